@@ -1,0 +1,35 @@
+# House flags, on one INTERFACE target that every target of ours links.
+add_library(pp_house INTERFACE)
+target_compile_definitions(pp_house INTERFACE _POSIX_C_SOURCE=200809L)
+target_compile_options(pp_house INTERFACE
+  $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wmissing-prototypes -Wvla
+  -ffp-contract=off -fno-omit-frame-pointer>)
+if(PP_WERROR)
+  target_compile_options(pp_house INTERFACE $<$<COMPILE_LANGUAGE:C>:-Werror>)
+endif()
+if(PP_SANITIZE)
+  target_compile_options(pp_house INTERFACE $<$<COMPILE_LANGUAGE:C>:-fsanitize=address,undefined -fno-sanitize-recover=all>)
+  target_link_options(pp_house INTERFACE -fsanitize=address,undefined)
+endif()
+
+# pp_room(NAME DEPENDENCIES...): the static library of a room, made of every .c file in its folder.
+function(pp_room name)
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.c)
+  foreach(main ${PP_ROOM_MAINS})
+    list(REMOVE_ITEM sources ${CMAKE_CURRENT_SOURCE_DIR}/${main}.c)
+  endforeach()
+  if(NOT sources) # room not furnished yet
+    add_library(pp_${name} INTERFACE)
+    target_link_libraries(pp_${name} INTERFACE ${ARGN})
+    return()
+  endif()
+  add_library(pp_${name} STATIC ${sources})
+  target_include_directories(pp_${name} PUBLIC ${PROJECT_SOURCE_DIR})
+  target_link_libraries(pp_${name} PUBLIC ${ARGN} PRIVATE pp_house)
+endfunction()
+
+# pp_tool(NAME ROOM...): an executable whose main is NAME.c in the current folder.
+function(pp_tool name)
+  add_executable(${name} ${name}.c)
+  target_link_libraries(${name} PRIVATE ${ARGN} pp_house)
+endfunction()

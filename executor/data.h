@@ -1,0 +1,27 @@
+/* Training data: samples of seq + 1 tokens. The same sample ids give the same tokens on every rank and for every
+ * split of the batch.
+ *
+ * Sample `id` of a file of n usable tokens starts at pi(id mod N), N = n - seq start positions, pi a seeded
+ * permutation, new per epoch (id div N); id = step * global_batch + index in the global batch. Microbatch m holds
+ * samples m * microbatch … of the step's global batch. Input = tokens 0..seq-1, labels = tokens 1..seq.
+ * The last `eval_tail` of a file is not trained on. Synthetic data: a seeded noisy map with known entropy. */
+#ifndef PP_DATA_H
+#define PP_DATA_H
+
+#include "ir/program.h"
+#include "ir/status.h"
+
+struct pp_data_source;
+
+/* Open (mmap) the data of a program. `path` overrides train->data_path when not NULL. NULL on failure: missing file,
+ * too short for one sample, token id >= vocab (checked on read: then pp_data_fill fails). */
+struct pp_data_source *pp_data_open(const struct pp_program *program, const char *path, struct pp_status *status);
+void pp_data_close(struct pp_data_source *data);
+
+/* Write ids (i32[microbatch * seq]), labels, or ids then labels of microbatch `mb` of `step` to `to`. */
+bool pp_data_fill(const struct pp_data_source *data, uint64_t step, uint32_t mb, enum pp_load what, int32_t *to, struct pp_status *status);
+
+/* Entropy of the next token of synthetic data in nats: the loss that a perfect model reaches. */
+double pp_data_entropy(const struct pp_data_source *data);
+
+#endif

@@ -1,0 +1,47 @@
+/* A device: where bodies and local step-tail instructions run. Implementations: device_cpu.c (later CUDA). One device
+ * object per rank; ranks may be threads of one process, so no device keeps global state.
+ *
+ * The arena is owned by the device. Slots are addressed by (slot index of the rank); the device resolves offsets. */
+#ifndef PP_DEVICE_H
+#define PP_DEVICE_H
+
+#include "ir/program.h"
+#include "ir/status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct pp_device; /* implementer's context */
+
+/* Operands of one body call: slots of the rank or PP_NULL. */
+struct pp_call {
+	const struct pp_body *body;
+	uint32_t mb;    /* selects the entry in the losses slot */
+	bool first;     /* write gradients instead of adding */
+	uint32_t in, aux, out, stash, dout, din;
+};
+
+struct pp_device_ops {
+	const char *name; /* "cpu" */
+	bool (*supports)(enum pp_body_op op);
+	/* Allocate the arena of `rank` and prepare every body. Nothing is allocated after this. */
+	struct pp_device *(*create)(const struct pp_program *program, uint32_t rank, struct pp_status *status);
+	void (*destroy)(struct pp_device *device);
+	/* Host address of a slot for transports and data (CPU: in the arena itself). */
+	void *(*slot)(struct pp_device *device, uint32_t slot);
+	/* Run a body. `poll` (may be NULL) is called between body instructions so that transports make progress. */
+	void (*call)(struct pp_device *device, const struct pp_call *call, void (*poll)(void *), void *poll_context);
+	void (*zero)(struct pp_device *device, uint32_t slot);
+	void (*add)(struct pp_device *device, uint32_t destination, uint32_t source);
+	void (*sqnorm)(struct pp_device *device, uint32_t grad, uint32_t norms, uint32_t tensor);
+	void (*clip)(struct pp_device *device, const struct pp_hyper *hyper, enum pp_mean mean, uint32_t losses, uint32_t norms, uint32_t scale);
+	/* `step` from 1 (bias correction); `scale` is the rank's scale slot. Does nothing if scale[2] is 0. */
+	void (*opt)(struct pp_device *device, enum pp_optimizer rule, const struct pp_hyper *hyper, double lr, uint64_t step,
+	            uint32_t weight, uint32_t grad, uint32_t moment1, uint32_t moment2, uint32_t scale);
+	/* Initialise the weights of the rank by global tensor name (init.h), moments and everything else to 0. */
+	void (*init)(struct pp_device *device, uint64_t seed);
+};
+
+extern const struct pp_device_ops pp_device_cpu;
+
+#endif

@@ -1,0 +1,17 @@
+/* Whole files in and out. */
+#ifndef PP_FILE_H
+#define PP_FILE_H
+
+#include "arena.h"
+#include "status.h"
+
+/* Read a file ("-" is standard input) into the arena, NUL-terminated. Refuses 2 GiB and more, folders and
+ * other things that are not readable as a file. */
+bool pp_file_read(struct pp_arena *arena, const char *path, char **text, size_t *length, struct pp_status *status);
+
+/* Replace `path` ("-" is standard output) by these bytes: written to a temporary file beside it, flushed to
+ * disk, then renamed, so that a reader sees the old or the new file and never a part. A special file such as
+ * /dev/null is written in place. */
+bool pp_file_write(const char *path, const void *bytes, size_t length, struct pp_status *status);
+
+#endif

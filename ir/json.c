@@ -1,0 +1,136 @@
+/* JSON writer. Bytes that are not UTF-8 are written as U+FFFD. */
+#include "json.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct pp_json pp_json_begin(FILE *out)
+{
+	return (struct pp_json){.out = out};
+}
+
+/* Length of the well-formed UTF-8 sequence at `text`, or 0. */
+static size_t sequence_length(const unsigned char *text)
+{
+	size_t length = text[0] < 0x80 ? 1 : text[0] >= 0xc2 && text[0] < 0xe0 ? 2 : (text[0] & 0xf0) == 0xe0 ? 3 : text[0] >= 0xf0 && text[0] < 0xf5 ? 4 : 0;
+	for (size_t i = 1; i < length; i++)
+		if ((text[i] & 0xc0) != 0x80)
+			return 0;
+	if (length == 3 && ((text[0] == 0xe0 && text[1] < 0xa0) || (text[0] == 0xed && text[1] > 0x9f)))
+		return 0;
+	if (length == 4 && ((text[0] == 0xf0 && text[1] < 0x90) || (text[0] == 0xf4 && text[1] > 0x8f)))
+		return 0;
+	return length;
+}
+
+static void quoted(FILE *out, const char *text)
+{
+	const unsigned char *at = (const unsigned char *)text;
+	fputc('"', out);
+	while (*at) {
+		size_t length = sequence_length(at);
+		if (length == 0) {
+			fputs("\\ufffd", out);
+			length = 1;
+		} else if (*at == '"' || *at == '\\')
+			fprintf(out, "\\%c", *at);
+		else if (*at == '\n')
+			fputs("\\n", out);
+		else if (*at == '\t')
+			fputs("\\t", out);
+		else if (*at < 0x20)
+			fprintf(out, "\\u%04x", *at);
+		else
+			fwrite(at, 1, length, out);
+		at += length;
+	}
+	fputc('"', out);
+}
+
+static void lead(struct pp_json *json, const char *key)
+{
+	if (json->comma)
+		fputs(", ", json->out);
+	json->comma = true;
+	if (key) {
+		quoted(json->out, key);
+		fputs(": ", json->out);
+	}
+}
+
+static void open_level(struct pp_json *json, const char *key, bool array)
+{
+	lead(json, key);
+	assert(json->depth < 63);
+	json->depth++;
+	json->arrays = (json->arrays & ~(UINT64_C(1) << json->depth)) | (uint64_t)array << json->depth;
+	fputc(array ? '[' : '{', json->out);
+	json->comma = false;
+}
+
+void pp_json_open_object(struct pp_json *json, const char *key)
+{
+	open_level(json, key, false);
+}
+
+void pp_json_open_array(struct pp_json *json, const char *key)
+{
+	open_level(json, key, true);
+}
+
+void pp_json_close(struct pp_json *json)
+{
+	assert(json->depth > 0);
+	fputc(json->arrays >> json->depth & 1 ? ']' : '}', json->out);
+	json->depth--;
+	json->comma = true;
+}
+
+void pp_json_string(struct pp_json *json, const char *key, const char *value)
+{
+	lead(json, key);
+	quoted(json->out, value);
+}
+
+void pp_json_uint(struct pp_json *json, const char *key, uint64_t value)
+{
+	lead(json, key);
+	fprintf(json->out, "%" PRIu64, value);
+}
+
+void pp_json_int(struct pp_json *json, const char *key, int64_t value)
+{
+	lead(json, key);
+	fprintf(json->out, "%" PRId64, value);
+}
+
+void pp_json_number(struct pp_json *json, const char *key, double value)
+{
+	lead(json, key);
+	if (!isfinite(value)) {
+		fputs("null", json->out);
+		return;
+	}
+	char text[32];
+	for (int precision = 6; precision <= 17; precision++) {
+		snprintf(text, sizeof text, "%.*g", precision, value);
+		if (strtod(text, NULL) == value)
+			break;
+	}
+	fputs(text, json->out);
+}
+
+void pp_json_bool(struct pp_json *json, const char *key, bool value)
+{
+	lead(json, key);
+	fputs(value ? "true" : "false", json->out);
+}
+
+void pp_json_null(struct pp_json *json, const char *key)
+{
+	lead(json, key);
+	fputs("null", json->out);
+}

@@ -1,0 +1,49 @@
+/* Names of the program's enumerators and small look-ups. */
+#include "program.h"
+
+#include <string.h>
+
+const char *const pp_dtype_name[] = {"f32", "bf16", "f64", "i32"};
+const char *const pp_value_name[] = {"act", "grad"};
+const char *const pp_phase_name[] = {"F", "B", "I", "W"};
+const char *const pp_load_name[] = {"tokens", "labels", "tokens+labels"};
+const char *const pp_collective_name[] = {"allreduce", "allgather", "reducescatter"};
+const char *const pp_slot_class_name[] = {"recv", "out", "stash", "aux", "weight", "grad", "moment", "losses", "norms", "scale", "work"};
+const char *const pp_init_name[] = {"zero", "one", "normal"};
+const char *const pp_tp_grad_name[] = {"sharded", "replicated_equal", "replicated_partial"};
+const char *const pp_axis_name[] = {"pp", "tp", "dp"};
+const char *const pp_base_name[] = {"in", "aux", "out", "stash", "dout", "din", "work", "weight", "grad", "loss"};
+const char *const pp_layout_name[] = {"channel", "edge", "direction", "pair", "rank", "blocking"};
+const uint32_t pp_dtype_size[] = {4, 2, 8, 4};
+
+const char *const pp_optimizer_name[] = {"adamw", "sgd"};
+const char *const pp_mean_name[] = {"token_mean", "mb_mean"};
+const char *const pp_data_name[] = {"none", "synthetic", "file"};
+const char *const pp_tokens_name[] = {"byte", "u16", "u32"};
+const char *const pp_lr_name[] = {"constant", "cosine"};
+
+const struct pp_named_program *pp_program_find(const struct pp_program *program, const char *name)
+{
+	for (uint32_t i = 0; i < program->program_count; i++)
+		if (strcmp(program->programs[i].name, name) == 0)
+			return &program->programs[i];
+	return NULL;
+}
+
+uint64_t pp_transfer_ticks(uint64_t latency, uint64_t bandwidth, uint64_t bytes)
+{
+	uint64_t ticks = 0;
+	if (bandwidth && bytes) {
+		const uint64_t ns_per_s = 1000000000;
+		uint64_t whole = bytes / bandwidth, rest = bytes % bandwidth;
+		/* rest < bandwidth; rest * 1e9 may overflow, so divide in two steps when it would. */
+		uint64_t part;
+		if (__builtin_mul_overflow(rest, ns_per_s, &part))
+			part = rest / (bandwidth / ns_per_s);
+		else
+			part = part / bandwidth + (part % bandwidth != 0);
+		if (__builtin_mul_overflow(whole, ns_per_s, &ticks) || __builtin_add_overflow(ticks, part, &ticks))
+			return UINT64_MAX;
+	}
+	return __builtin_add_overflow(ticks, latency, &ticks) ? UINT64_MAX : ticks;
+}

@@ -1,0 +1,37 @@
+/* Stages: which contiguous layers each stage holds, on which rank, and what it costs. Made by compiler/partition.c
+ * (choice of the split) and compiler/cost.c (prices), read by the schedule policies, bodies and lowering. */
+#ifndef PP_STAGES_H
+#define PP_STAGES_H
+
+#include "spec.h"
+
+/* Exact counts of one layer for one microbatch on one tensor-parallel rank. Phases: F, I, W (B = I + W). */
+struct pp_layer_counts {
+	uint64_t params;                        /* trainable parameters of this use (a tied head counts its copy here too) */
+	uint64_t matmul_flops[PP_PHASE_COUNT];  /* of linears */
+	uint64_t attention_flops[PP_PHASE_COUNT];
+	uint64_t memory_bytes[PP_PHASE_COUNT];  /* traffic of the memory-bound ops */
+	uint64_t stash_bytes;                   /* kept from F to backward (split form: until W) */
+	uint64_t work_bytes;                    /* workspace of its bodies */
+	uint64_t output_bytes;                  /* boundary message after this layer */
+	uint64_t fixed_ns[PP_PHASE_COUNT];      /* custom layers with given times */
+};
+
+struct pp_stage_plan {
+	uint32_t first_layer, layer_count, rank;
+	uint64_t params;
+	uint64_t static_bytes; /* weights, gradients, optimizer state */
+	uint64_t stash_bytes;
+	uint64_t ticks[PP_PHASE_COUNT]; /* F, B = I + W, I, W in ns */
+	uint64_t flops[PP_PHASE_COUNT]; /* model flops, attention counted in full (cost.md 1.2) */
+};
+
+struct pp_stages {
+	struct pp_layer_counts *layers; /* [layer_count of the model] */
+	uint64_t (*layer_ticks)[PP_PHASE_COUNT]; /* [layer_count] */
+	struct pp_stage_plan *items;
+	uint32_t count;
+	uint64_t bottleneck, bound; /* largest rank load per microbatch (ns), and its lower bound */
+};
+
+#endif

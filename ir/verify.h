@@ -1,0 +1,32 @@
+/* The verifier: proves a program correct from its final streams alone, however it was made.
+ *
+ *   V1  exactly once: each (stage, mb) one F and either one B or one I + one W, on its rank, F before I before W
+ *   V2  data flow: F(s,m) reads the output of F(s-1,m), I/B(s,m) that of I/B(s+1,m)
+ *   V3  channel identity: the k-th send and the k-th recv carry the same (stage, mb, kind, bytes, dtype)
+ *   V4  no deadlock under rendezvous, per queue layout
+ *   V5  byte ranges: no read before write, no overwrite of live data or data in flight, stash states legal, nothing
+ *       left live at the end, no two live ranges overlap
+ *   V6  every post waited exactly once before its slot is reused and before the step ends
+ *   V7  collectives congruent per group (sequence, bytes, dtype) and against p2p
+ *   V8  gradient algebra: each update sees every microbatch and every use once, scaled once, norm after all
+ *       reductions and before every update
+ *   V9  planned peak within capacity - reserve
+ *   V10 bodies: operand ranges, dtypes, shapes, R/P/S types, gradients written
+ *
+ * One pass, O(instructions), plus one run per further layout only when the blocking proof fails. */
+#ifndef PP_VERIFY_H
+#define PP_VERIFY_H
+
+#include "diag.h"
+#include "program.h"
+
+/* Verify every named program. On failure diagnostics with codes "V1" … "V10" name the instructions (position in
+ * the source when read from text, else rank, index and text). `program` may come from anywhere as long as its
+ * indices are in range (the readers guarantee that). The result goes to *stamp. */
+bool pp_verify(const struct pp_program *program, struct pp_stamp *stamp, struct pp_diag *diag);
+
+/* Parts, for tests and for the passes that own them. */
+bool pp_verify_bodies(const struct pp_program *program, struct pp_diag *diag);  /* V10 */
+bool pp_verify_memory(const struct pp_program *program, struct pp_diag *diag);  /* V9 and static placement */
+
+#endif
