@@ -11,17 +11,19 @@ struct pp_layer_counts {
 	uint64_t matmul_flops[PP_PHASE_COUNT];  /* of linears */
 	uint64_t attention_flops[PP_PHASE_COUNT];
 	uint64_t memory_bytes[PP_PHASE_COUNT];  /* traffic of the memory-bound ops */
-	uint64_t stash_bytes;                   /* kept from F to backward (split form: until W) */
-	uint64_t work_bytes;                    /* workspace of its bodies */
+	uint64_t stash_bytes;                   /* kept from F to backward */
+	uint64_t split_bytes;                   /* what the split form (I, W) adds to the stash, until W */
+	uint64_t work_bytes;                    /* workspace of its bodies, as if alone in a stage: the larger of both forms */
 	uint64_t output_bytes;                  /* boundary message after this layer */
 	uint64_t fixed_ns[PP_PHASE_COUNT];      /* custom layers with given times */
 };
 
 struct pp_stage_plan {
 	uint32_t first_layer, layer_count, rank;
-	uint64_t params;
-	uint64_t static_bytes; /* weights, gradients, optimizer state */
-	uint64_t stash_bytes;
+	uint64_t params;       /* held by this stage; a tied tensor counts at the first of its stages on the rank */
+	uint64_t static_bytes; /* weights, gradients, optimizer state; tied tensors as for params, but one gradient per use */
+	uint64_t stash_bytes;  /* per microbatch in flight, fused backward */
+	uint64_t split_bytes;  /* what split backward adds */
 	uint64_t ticks[PP_PHASE_COUNT]; /* F, B = I + W, I, W in ns */
 	uint64_t flops[PP_PHASE_COUNT]; /* model flops, attention counted in full (cost.md 1.2) */
 };
