@@ -33,7 +33,8 @@ struct pp_stages {
 	uint64_t (*layer_ticks)[PP_PHASE_COUNT]; /* [layer_count] */
 	struct pp_stage_plan *items;
 	uint32_t count;
-	uint64_t bottleneck, bound; /* largest rank load per microbatch (ns), and its lower bound */
+	uint64_t bottleneck, bound; /* largest rank load (F + B of one microbatch, ns), and what no split goes below */
+	bool exact;                 /* the split is proven best for its `balance` */
 };
 
 #endif

@@ -1,0 +1,40 @@
+/* Contiguous layers to stages: the pure combinatorial problem, without knowledge of layer kinds.
+ *
+ * Minimises, in this order: memory over the caps (0 where possible), the largest rank load, the largest stage load,
+ * the sum of squared stage loads; ties put less memory on earlier stages. A rank's load is the sum over its stages. */
+#ifndef PP_BALANCE_H
+#define PP_BALANCE_H
+
+#include "ir/arena.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct pp_balance_problem {
+	uint32_t layers, stages, ranks;
+	const uint64_t *load;          /* [layers], any unit; the sum must fit 63 bits */
+	const uint64_t *static_bytes;  /* [layers], or NULL: memory is not limited */
+	const uint64_t *stash_bytes;   /* [layers], per microbatch in flight */
+	const uint32_t *stage_rank;    /* [stages] */
+	const uint32_t *in_flight;     /* [stages], microbatches whose stash is held at the rank's fullest instant */
+	const uint64_t *cap;           /* [ranks], bytes; UINT64_MAX: none */
+	uint32_t min_layers, max_layers; /* per stage; max_layers 0: no limit */
+};
+
+struct pp_balance {
+	uint32_t *first;     /* [stages + 1]: first layer of each stage, then the number of layers */
+	uint64_t bottleneck; /* largest rank load */
+	uint64_t bound;      /* no split has a smaller one; equal to bottleneck when `exact` */
+	bool exact;          /* proven optimal */
+	uint64_t over;       /* bytes over the caps, summed over ranks; 0: fits */
+};
+
+/* False only if min_layers and max_layers leave no split at all. With at most one stage per rank the result is always
+ * optimal (dynamic programming, O(stages * layers * longest stage)); otherwise optimal when the search below its node
+ * budget finishes, which `exact` says. Deterministic. */
+bool pp_balance_solve(struct pp_arena *arena, const struct pp_balance_problem *problem, struct pp_balance *result);
+
+/* Rate a given split (split->first): bottleneck, bound, exact and over. */
+void pp_balance_rate(struct pp_arena *arena, const struct pp_balance_problem *problem, struct pp_balance *split);
+
+#endif
