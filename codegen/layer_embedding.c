@@ -1,0 +1,35 @@
+/* Layer kind `embedding`: token vectors plus learned positions. No input, hence no input gradient. */
+#include "layer_kind.h"
+
+enum { WEIGHT, POSITION };
+enum { DY };
+
+/* V*h, and s*h learned positions (cost model 1.1). */
+static void params(const struct pp_layer *layer, struct pp_param *list)
+{
+	list[WEIGHT] = (struct pp_param){.suffix = "weight", .rows = layer->padded_vocab, .columns = layer->hidden,
+	                                 .init = PP_INIT_NORMAL, .shard = 0};
+	list[POSITION] = (struct pp_param){.suffix = "position", .rows = layer->seq, .columns = layer->hidden,
+	                                   .init = PP_INIT_NORMAL, .shard = PP_NOT_SHARDED};
+}
+
+static void parts(const struct pp_layer *layer, const struct pp_shape *shape, struct pp_part *list)
+{
+	list[DY] = (struct pp_part){.name = "dy", .rows = shape->tokens, .columns = layer->hidden, .dtype = (uint8_t)shape->dtype,
+	                            .weight_pass = true, .over = PP_NOT_OVER};
+}
+
+/* A look-up has no FLOPs (cost model 1.2). F reads a row of both tables and writes their sum for each token; W reads
+ * the gradient and reads and writes a row of both gradients (f32) for each token; both read the ids. */
+static void count(const struct pp_layer *layer, const struct pp_shape *shape, struct pp_layer_counts *counts)
+{
+	uint64_t size = pp_dtype_size[shape->dtype], ids = pp_times(shape->tokens, 4);
+	uint64_t values = pp_times(shape->tokens, layer->hidden);
+	counts->memory_bytes[PP_PHASE_F] = pp_plus(pp_times(values, 3 * size), ids);
+	counts->memory_bytes[PP_PHASE_W] = pp_plus(pp_times(values, size + 4 * 4), ids);
+	counts->output_bytes = pp_times(values, size);
+}
+
+const struct pp_kind pp_kind_embedding = {
+    .name = "embedding", .makes_hidden = true, .params = params, .parts = parts, .count = count,
+};

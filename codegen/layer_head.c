@@ -1,0 +1,38 @@
+/* Layer kind `head`: logits and loss. The weight is its own, or the table of an embedding (tied). F forms the
+ * gradient of the logits in their place, so the backward pass needs no labels. */
+#include "layer_kind.h"
+
+enum { WEIGHT };
+enum { X, LOGITS };
+
+/* V*h, no bias (cost model 1.1). */
+static void params(const struct pp_layer *layer, struct pp_param *list)
+{
+	list[WEIGHT] = (struct pp_param){.suffix = "weight", .rows = layer->padded_vocab, .columns = layer->hidden,
+	                                 .init = PP_INIT_NORMAL, .shard = 0};
+}
+
+/* Head input and logits (cost model 1.3); the logits become their gradient in place. */
+static void parts(const struct pp_layer *layer, const struct pp_shape *shape, struct pp_part *list)
+{
+	uint8_t dtype = (uint8_t)shape->dtype;
+	list[X] = (struct pp_part){.name = "x", .rows = shape->tokens, .columns = layer->hidden, .dtype = dtype, .over = PP_NOT_OVER};
+	list[LOGITS] = (struct pp_part){.name = "logits", .rows = shape->tokens, .columns = layer->padded_vocab, .dtype = dtype,
+	                                .over = PP_NOT_OVER};
+}
+
+/* 2TVh in each of F, I, W (cost model 1.2); the loss reads the logits and labels, writes the gradient and two f64. */
+static void count(const struct pp_layer *layer, const struct pp_shape *shape, struct pp_layer_counts *counts)
+{
+	uint64_t logits = pp_times(shape->tokens, layer->padded_vocab);
+	uint64_t flops = pp_times(logits, pp_times(2, layer->hidden));
+	counts->matmul_flops[PP_PHASE_F] = flops;
+	counts->matmul_flops[PP_PHASE_I] = flops;
+	counts->matmul_flops[PP_PHASE_W] = flops;
+	counts->memory_bytes[PP_PHASE_F] =
+	    pp_plus(pp_times(logits, 2 * pp_dtype_size[shape->dtype]), pp_plus(pp_times(shape->tokens, 4), 16));
+}
+
+const struct pp_kind pp_kind_head = {
+    .name = "head", .wants_input = true, .params = params, .parts = parts, .count = count,
+};

@@ -1,0 +1,99 @@
+/* What a layer kind is, for the files layer_<kind>.c that implement one and the passes that use the table.
+ *
+ * A kind lists its parameters and the parts of its stash, counts its work, and writes its instructions. Everything
+ * that follows from these lists (parameter totals, stash layout, tensors, uses, slots) is derived in one place each. */
+#ifndef PP_LAYER_KIND_H
+#define PP_LAYER_KIND_H
+
+#include "layer.h"
+
+enum { PP_PARAMS_MAX = 16, PP_PARTS_MAX = 24, PP_PART_ALIGN = 64, PP_NOT_SHARDED = 255 };
+
+/* Sizes of one microbatch. */
+struct pp_shape {
+	uint64_t tokens; /* microbatch * seq */
+	uint64_t seq;
+	enum pp_dtype dtype; /* of activations and weights; gradients of weights are f32 */
+};
+
+/* A parameter tensor of a layer. rows = 0: the layer has none (no bias). */
+struct pp_param {
+	const char *suffix; /* of the tensor's name: attn.q.weight */
+	uint64_t rows, columns; /* columns = 0: a vector */
+	uint8_t init;    /* enum pp_init */
+	uint8_t shard;   /* dimension split over tp, or PP_NOT_SHARDED */
+	bool residual;   /* projection onto the residual stream: initialised smaller */
+};
+
+/* A part of a layer's stash: one array. rows = 0: the layer has none.
+ *
+ * F writes parts of the first sort. Parts of the second sort (`weight_pass`) are output gradients that the weight
+ * gradients read: in the split form I writes them to the stash for W; in the fused form they live in workspace.
+ * In the split form a part may take over the bytes of a part that I has read for the last time. */
+struct pp_part {
+	const char *name;
+	uint64_t rows, columns;
+	uint8_t dtype;
+	bool weight_pass;
+	uint8_t over; /* the part whose bytes it takes over, or PP_NOT_OVER */
+};
+enum { PP_NOT_OVER = 255 };
+
+struct pp_layer_build;
+
+struct pp_kind {
+	const char *name;
+	bool wants_input;  /* keeps its input in the stash: part 0 */
+	bool makes_hidden; /* its output is the hidden state [tokens, hidden] */
+	/* Fill in the list (zeroed by the caller); its order is the order of tensor ids. */
+	void (*params)(const struct pp_layer *layer, struct pp_param *params);
+	/* Fill in the parts (zeroed by the caller). */
+	void (*parts)(const struct pp_layer *layer, const struct pp_shape *shape, struct pp_part *parts);
+	/* FLOPs, traffic, message and fixed times; B is summed by the caller. */
+	void (*count)(const struct pp_layer *layer, const struct pp_shape *shape, struct pp_layer_counts *counts);
+	void (*forward)(struct pp_layer_build *build);
+	/* All backward instructions in one order; the build keeps those of its phase (I: dx, W: dw, B: both). */
+	void (*backward)(struct pp_layer_build *build);
+};
+
+extern const struct pp_kind *const pp_kinds[PP_LAYER_KIND_COUNT];
+extern const struct pp_kind pp_kind_embedding, pp_kind_block, pp_kind_norm, pp_kind_head, pp_kind_custom;
+
+struct pp_shape pp_shape_make(const struct pp_layer *layer, uint32_t microbatch, enum pp_dtype dtype);
+
+/* Where the parts of a layer lie in its share of the stash, and that share's size. Multiples of PP_PART_ALIGN, so the
+ * shares of a stage's layers add up exactly. */
+struct pp_part_layout {
+	struct pp_part parts[PP_PARTS_MAX];
+	uint64_t offset[PP_PARTS_MAX]; /* UINT64_MAX: not in the stash */
+	uint64_t bytes;
+};
+void pp_part_layout_make(const struct pp_layer *layer, const struct pp_shape *shape, bool split, struct pp_part_layout *layout);
+
+/* The value that crosses a boundary between layers. RAW: the message of custom layers, which only takes up room. */
+enum pp_flow_kind { PP_FLOW_NONE, PP_FLOW_HIDDEN, PP_FLOW_RAW };
+struct pp_flow {
+	uint8_t kind; /* enum pp_flow_kind */
+	uint8_t dtype;
+	uint64_t rows, columns;
+};
+
+/* What crosses the boundary after `layer`, given what crosses the one before it (PP_FLOW_NONE, zeroed, before the
+ * first). A custom layer passes the hidden state on; elsewhere it sends as many bytes as it says. */
+struct pp_flow pp_flow_after(const struct pp_layer *layer, const struct pp_shape *shape, struct pp_flow before);
+uint64_t pp_flow_bytes(const struct pp_flow *flow);
+
+/* Products and sums of sizes; they stop at UINT64_MAX instead of wrapping. */
+static inline uint64_t pp_times(uint64_t a, uint64_t b)
+{
+	uint64_t product;
+	return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
+}
+
+static inline uint64_t pp_plus(uint64_t a, uint64_t b)
+{
+	uint64_t sum;
+	return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
+}
+
+#endif

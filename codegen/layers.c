@@ -1,0 +1,92 @@
+/* The table of layer kinds, and what follows from a kind's lists: counts, stash layout, boundary values.
+ *
+ * requires: layers as the resolver leaves them.
+ * ensures:  sizes that do not fit stop at UINT64_MAX; nothing wraps. */
+#include "layer_kind.h"
+
+#include <assert.h>
+#include <string.h>
+
+const struct pp_kind *const pp_kinds[PP_LAYER_KIND_COUNT] = {
+    [PP_LAYER_EMBEDDING] = &pp_kind_embedding, [PP_LAYER_BLOCK] = &pp_kind_block, [PP_LAYER_NORM] = &pp_kind_norm,
+    [PP_LAYER_HEAD] = &pp_kind_head,           [PP_LAYER_CUSTOM] = &pp_kind_custom,
+};
+
+struct pp_shape pp_shape_make(const struct pp_layer *layer, uint32_t microbatch, enum pp_dtype dtype)
+{
+	return (struct pp_shape){.tokens = pp_times(microbatch, layer->seq), .seq = layer->seq, .dtype = dtype};
+}
+
+static uint64_t part_bytes(const struct pp_part *part)
+{
+	uint64_t bytes = pp_times(pp_times(part->rows, part->columns), pp_dtype_size[part->dtype]);
+	uint64_t padded = pp_plus(bytes, PP_PART_ALIGN - 1);
+	return padded == UINT64_MAX ? padded : padded / PP_PART_ALIGN * PP_PART_ALIGN;
+}
+
+void pp_part_layout_make(const struct pp_layer *layer, const struct pp_shape *shape, bool split, struct pp_part_layout *layout)
+{
+	memset(layout, 0, sizeof *layout);
+	pp_kinds[layer->kind]->parts(layer, shape, layout->parts);
+	for (unsigned i = 0; i < PP_PARTS_MAX; i++) {
+		const struct pp_part *part = &layout->parts[i];
+		layout->offset[i] = UINT64_MAX;
+		if (part->rows == 0 || (part->weight_pass && !split))
+			continue;
+		if (part->weight_pass && part->over != PP_NOT_OVER) {
+			assert(part->over < i && part_bytes(part) == part_bytes(&layout->parts[part->over]));
+			layout->offset[i] = layout->offset[part->over];
+			continue;
+		}
+		layout->offset[i] = layout->bytes;
+		layout->bytes = pp_plus(layout->bytes, part_bytes(part));
+	}
+}
+
+static uint64_t parameter_total(const struct pp_layer *layer)
+{
+	struct pp_param params[PP_PARAMS_MAX] = {0};
+	pp_kinds[layer->kind]->params(layer, params);
+	uint64_t total = 0;
+	for (unsigned i = 0; i < PP_PARAMS_MAX; i++)
+		total = pp_plus(total, pp_times(params[i].rows, params[i].columns ? params[i].columns : 1));
+	return total;
+}
+
+static void sum_backward(uint64_t phases[PP_PHASE_COUNT])
+{
+	phases[PP_PHASE_B] = pp_plus(phases[PP_PHASE_I], phases[PP_PHASE_W]);
+}
+
+void pp_layer_count(const struct pp_layer *layer, uint32_t microbatch, enum pp_dtype dtype, struct pp_layer_counts *counts)
+{
+	struct pp_shape shape = pp_shape_make(layer, microbatch, dtype);
+	struct pp_part_layout fused, split;
+	pp_part_layout_make(layer, &shape, false, &fused);
+	pp_part_layout_make(layer, &shape, true, &split);
+	memset(counts, 0, sizeof *counts);
+	counts->params = parameter_total(layer);
+	counts->stash_bytes = fused.bytes;
+	counts->split_bytes = split.bytes - fused.bytes;
+	pp_kinds[layer->kind]->count(layer, &shape, counts);
+	sum_backward(counts->matmul_flops);
+	sum_backward(counts->attention_flops);
+	sum_backward(counts->memory_bytes);
+	sum_backward(counts->fixed_ns);
+}
+
+struct pp_flow pp_flow_after(const struct pp_layer *layer, const struct pp_shape *shape, struct pp_flow before)
+{
+	if (pp_kinds[layer->kind]->makes_hidden)
+		return (struct pp_flow){PP_FLOW_HIDDEN, (uint8_t)shape->dtype, shape->tokens, layer->hidden};
+	if (layer->kind == PP_LAYER_CUSTOM && before.kind == PP_FLOW_HIDDEN)
+		return before;
+	if (layer->kind == PP_LAYER_CUSTOM && layer->custom.output)
+		return (struct pp_flow){PP_FLOW_RAW, PP_F32, pp_plus(layer->custom.output, 3) / 4, 1};
+	return (struct pp_flow){.kind = PP_FLOW_NONE};
+}
+
+uint64_t pp_flow_bytes(const struct pp_flow *flow)
+{
+	return pp_times(pp_times(flow->rows, flow->columns), pp_dtype_size[flow->dtype]);
+}

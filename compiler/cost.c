@@ -1,0 +1,121 @@
+/* The cost model: ticks from counts, sums over stages.
+ *
+ * requires: counts from codegen/layer.h.
+ * ensures:  times are whole nanoseconds, B = I + W exactly in every layer and stage; the same numbers on every
+ *           machine: IEEE double products and quotients only, rounded once per layer and phase. */
+#include "cost.h"
+
+#include "codegen/layer.h"
+#include "codegen/layer_kind.h"
+
+#include <math.h>
+
+/* Share of the memory bandwidth that memory-bound instructions reach (cost model 1.7). */
+static const double bandwidth_share = 0.85;
+
+/* FLOPs / (peak * efficiency) for linears and attention, bytes / (0.85 * bandwidth) for the rest (cost model 1.7);
+ * rounded to the nearest ns, at least 1 when there is work. A peak or bandwidth of 0 is unlimited. */
+static uint64_t ticks_of(const struct pp_layer_counts *counts, enum pp_phase phase, const struct pp_gpu *gpu, enum pp_dtype dtype)
+{
+	uint64_t flops = pp_plus(counts->matmul_flops[phase], counts->attention_flops[phase]);
+	uint64_t bytes = counts->memory_bytes[phase];
+	double compute = (double)gpu->flops[dtype] * gpu->efficiency, memory = (double)gpu->bandwidth * bandwidth_share;
+	double nanoseconds = 0;
+	if (compute > 0)
+		nanoseconds += (double)flops * 1e9 / compute;
+	if (memory > 0)
+		nanoseconds += (double)bytes * 1e9 / memory;
+	if (nanoseconds >= 9e18)
+		return UINT64_MAX;
+	uint64_t ticks = (uint64_t)floor(nanoseconds + 0.5);
+	if (ticks == 0 && (flops || bytes))
+		ticks = 1;
+	return pp_plus(ticks, counts->fixed_ns[phase]);
+}
+
+void pp_cost_layers(struct pp_arena *arena, const struct pp_spec *spec, struct pp_stages *stages)
+{
+	const struct pp_model *model = &spec->model;
+	enum pp_dtype dtype = (enum pp_dtype)spec->dtype;
+	uint32_t microbatch = spec->train.microbatch;
+	struct pp_flow flow = {.kind = PP_FLOW_NONE};
+	stages->layers = PP_NEW_ARRAY(arena, struct pp_layer_counts, model->layer_count);
+	stages->layer_ticks = pp_arena_alloc(arena, model->layer_count, sizeof *stages->layer_ticks);
+	for (uint32_t i = 0; i < model->layer_count; i++) {
+		const struct pp_layer *layer = &model->layers[i];
+		struct pp_layer_counts *counts = &stages->layers[i];
+		uint64_t *ticks = stages->layer_ticks[i];
+		struct pp_shape shape = pp_shape_make(layer, microbatch, dtype);
+		pp_layer_count(layer, microbatch, dtype, counts);
+		flow = pp_flow_after(layer, &shape, flow);
+		counts->output_bytes = pp_flow_bytes(&flow);
+		ticks[PP_PHASE_F] = ticks_of(counts, PP_PHASE_F, &spec->cluster.gpu, dtype);
+		ticks[PP_PHASE_I] = ticks_of(counts, PP_PHASE_I, &spec->cluster.gpu, dtype);
+		ticks[PP_PHASE_W] = ticks_of(counts, PP_PHASE_W, &spec->cluster.gpu, dtype);
+		ticks[PP_PHASE_B] = pp_plus(ticks[PP_PHASE_I], ticks[PP_PHASE_W]);
+	}
+}
+
+/* Weights in the spec's dtype, gradients in fp32, two fp32 moments for Adam and none for SGD (cost model 1.4 without
+ * a separate master copy: fp32 Adam is 4 + 4 + 8). */
+struct pp_parameter_bytes pp_cost_parameter(const struct pp_spec *spec)
+{
+	return (struct pp_parameter_bytes){
+	    .weight = pp_dtype_size[spec->dtype], .gradient = 4, .moments = spec->train.optimizer == PP_ADAMW ? 8 : 0};
+}
+
+static void stage_sum(struct pp_stages *stages, struct pp_stage_plan *item, const struct pp_parameter_bytes *each)
+{
+	item->params = item->static_bytes = item->stash_bytes = item->split_bytes = 0;
+	for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++)
+		item->ticks[phase] = item->flops[phase] = 0;
+	for (uint32_t i = item->first_layer; i < item->first_layer + item->layer_count; i++) {
+		const struct pp_layer_counts *counts = &stages->layers[i];
+		item->params = pp_plus(item->params, counts->params);
+		item->stash_bytes = pp_plus(item->stash_bytes, counts->stash_bytes);
+		item->split_bytes = pp_plus(item->split_bytes, counts->split_bytes);
+		for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++) {
+			item->ticks[phase] = pp_plus(item->ticks[phase], stages->layer_ticks[i][phase]);
+			uint64_t flops = pp_plus(counts->matmul_flops[phase], counts->attention_flops[phase]);
+			item->flops[phase] = pp_plus(item->flops[phase], flops);
+		}
+	}
+	item->static_bytes = pp_times(item->params, each->weight + each->gradient + each->moments);
+}
+
+static uint32_t stage_of(const struct pp_stages *stages, uint32_t layer)
+{
+	for (uint32_t s = 0; s < stages->count; s++)
+		if (layer >= stages->items[s].first_layer && layer < stages->items[s].first_layer + stages->items[s].layer_count)
+			return s;
+	return PP_NULL;
+}
+
+/* Whether a tied head finds its weights on its own rank: from the embedding, or from an earlier head tied to it. */
+static bool finds_copy(const struct pp_model *model, const struct pp_stages *stages, uint32_t head)
+{
+	uint32_t tie = model->layers[head].tie, own = stage_of(stages, head);
+	for (uint32_t i = tie; i < head; i++) {
+		bool shares = i == tie || (model->layers[i].kind == PP_LAYER_HEAD && model->layers[i].tie == tie);
+		uint32_t other = shares ? stage_of(stages, i) : PP_NULL;
+		if (other != PP_NULL && own != PP_NULL && stages->items[other].rank == stages->items[own].rank)
+			return true;
+	}
+	return false;
+}
+
+void pp_cost_stages(const struct pp_spec *spec, struct pp_stages *stages)
+{
+	struct pp_parameter_bytes each = pp_cost_parameter(spec);
+	for (uint32_t s = 0; s < stages->count; s++)
+		stage_sum(stages, &stages->items[s], &each);
+	for (uint32_t i = 0; i < spec->model.layer_count; i++) {
+		const struct pp_layer *layer = &spec->model.layers[i];
+		if (layer->kind != PP_LAYER_HEAD || layer->tie == PP_NULL || !finds_copy(&spec->model, stages, i))
+			continue;
+		/* Weight and moments are there already; the gradient of this use is its own. */
+		struct pp_stage_plan *item = &stages->items[stage_of(stages, i)];
+		item->params -= stages->layers[i].params;
+		item->static_bytes -= pp_times(stages->layers[i].params, each.weight + each.moments);
+	}
+}

@@ -1,0 +1,249 @@
+/* Counts and prices of layers and stages against closed forms and published totals. */
+#include "model_fixture.h"
+
+#include "codegen/layer.h"
+#include "compiler/cost.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+struct fixture {
+	struct pp_arena *arena;
+	struct pp_spec *spec;
+	struct pp_stages stages;
+};
+
+static struct fixture priced(const struct model_size *size)
+{
+	struct fixture f = {.arena = pp_arena_create(NULL)};
+	f.spec = fixture_spec(f.arena, size);
+	pp_cost_layers(f.arena, f.spec, &f.stages);
+	return f;
+}
+
+static void staged(struct fixture *f, const uint32_t *first, uint32_t count, uint32_t ranks)
+{
+	fixture_stages(f->arena, f->spec, first, count, ranks, &f->stages);
+	pp_cost_stages(f->spec, &f->stages);
+}
+
+static uint64_t rank_params(const struct fixture *f, uint32_t rank)
+{
+	uint64_t total = 0;
+	for (uint32_t s = 0; s < f->stages.count; s++)
+		total += f->stages.items[s].rank == rank ? f->stages.items[s].params : 0;
+	return total;
+}
+
+static void gpt2_small_has_its_published_size(void **state)
+{
+	(void)state;
+	struct fixture f = priced(&gpt2_small);
+	const uint32_t whole[] = {0};
+	staged(&f, whole, 1, 1);
+	assert_int_equal(f.stages.items[0].params, 124439808);
+	/* one block: 12 h^2 + 13 h */
+	assert_int_equal(f.stages.layers[1].params, 12 * 768 * 768 + 13 * 768);
+	assert_int_equal(f.stages.layers[0].params, 50257 * 768 + 1024 * 768);
+	assert_int_equal(f.stages.layers[13].params, 2 * 768);
+	assert_int_equal(f.stages.layers[14].params, 50257 * 768);
+	/* weight and moments once, a gradient for each use of the tied table */
+	assert_int_equal(f.stages.items[0].static_bytes, 124439808ull * 16 + 50257ull * 768 * 4);
+	pp_arena_destroy(f.arena);
+}
+
+static void demo_model_size(void **state)
+{
+	(void)state;
+	struct fixture f = priced(&demo_model);
+	const uint32_t whole[] = {0};
+	staged(&f, whole, 1, 1);
+	/* 256 h + 64 h, 4 (12 h^2 + 13 h), 2 h, 256 h with h = 64 */
+	assert_int_equal(f.stages.items[0].params, 64 * (256 + 64) + 4 * (12 * 64 * 64 + 13 * 64) + 2 * 64 + 256 * 64);
+	assert_int_equal(f.stages.items[0].params, 236928);
+	assert_int_equal(f.stages.items[0].static_bytes, 236928 * 16);
+	f.spec->train.optimizer = PP_SGD;
+	pp_cost_stages(f.spec, &f.stages);
+	assert_int_equal(f.stages.items[0].static_bytes, 236928 * 8);
+	pp_arena_destroy(f.arena);
+}
+
+/* 72 B s L h^2 (1 + s/(6h) + V/(12 L h)) for forward and backward of a GPT with f = 4h, attention in full. */
+static void flops_of_a_step(void **state)
+{
+	(void)state;
+	struct fixture f = priced(&gpt2_small);
+	const uint32_t whole[] = {0};
+	staged(&f, whole, 1, 1);
+	const struct pp_stage_plan *item = &f.stages.items[0];
+	uint64_t s = 1024, L = 12, h = 768, V = 50257;
+	assert_int_equal(item->flops[PP_PHASE_F] + item->flops[PP_PHASE_B], 72 * s * L * h * h + 12 * s * s * L * h + 6 * s * h * V);
+	assert_int_equal(item->flops[PP_PHASE_B], item->flops[PP_PHASE_I] + item->flops[PP_PHASE_W]);
+	pp_arena_destroy(f.arena);
+}
+
+static void flops_of_a_block(void **state)
+{
+	(void)state;
+	const struct model_size grouped = {512, 8, 2, 1, 1000, 100, 96, 3, false};
+	struct fixture f = priced(&grouped);
+	const struct pp_layer_counts *block = &f.stages.layers[1], *head = &f.stages.layers[3];
+	uint64_t T = 96 * 3, h = 512, q = 512, w = 128;
+	uint64_t G = 2 * T * (h * (q + 2 * w) + q * h + 2 * h * 1000), C = 4 * T * 96 * q;
+	const uint64_t matmul[PP_PHASE_COUNT] = {[PP_PHASE_F] = G, [PP_PHASE_B] = 2 * G, [PP_PHASE_I] = G, [PP_PHASE_W] = G};
+	const uint64_t core[PP_PHASE_COUNT] = {[PP_PHASE_F] = C, [PP_PHASE_B] = 2 * C, [PP_PHASE_I] = 2 * C, [PP_PHASE_W] = 0};
+	for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++) {
+		assert_int_equal(block->matmul_flops[phase], matmul[phase]);
+		assert_int_equal(block->attention_flops[phase], core[phase]);
+		assert_int_equal(head->matmul_flops[phase], 2 * T * 100 * h * (phase == PP_PHASE_B ? 2 : 1));
+		assert_int_equal(f.stages.layers[0].matmul_flops[phase], 0);
+	}
+	assert_int_equal(block->params, 512 * 768 + 512 * 512 + 2 * 512 * 1000 + 768 + 512 + 1000 + 512 + 4 * 512);
+	pp_arena_destroy(f.arena);
+}
+
+/* Per token 4h + (q + 2w) + q + a + 4 statistics + 2f values are kept by F; the split form adds dy, dn2, dx2, dn1. */
+static void stash_of_a_block(void **state)
+{
+	(void)state;
+	struct fixture f = priced(&demo_model);
+	uint64_t T = 128, h = 64;
+	assert_int_equal(f.stages.layers[1].stash_bytes, 4 * T * (4 * h + 4 * h + 2 * 256 + 4 + 4));
+	assert_int_equal(f.stages.layers[1].split_bytes, 4 * T * 4 * h);
+	assert_int_equal(f.stages.layers[0].stash_bytes, 0);
+	assert_int_equal(f.stages.layers[0].split_bytes, 4 * T * h);
+	assert_int_equal(f.stages.layers[5].stash_bytes, 4 * T * (h + 2));
+	assert_int_equal(f.stages.layers[6].stash_bytes, 4 * T * (h + 256));
+	assert_int_equal(f.stages.layers[6].split_bytes, 0);
+	assert_int_equal(f.stages.layers[1].output_bytes, 4 * T * h);
+	assert_int_equal(f.stages.layers[6].output_bytes, 0);
+	f.spec->dtype = PP_BF16;
+	pp_cost_layers(f.arena, f.spec, &f.stages);
+	assert_int_equal(f.stages.layers[1].stash_bytes, 2 * T * (4 * h + 4 * h + 2 * 256) + 4 * T * (4 + 4));
+	assert_int_equal(f.stages.layers[1].output_bytes, 2 * T * h);
+	pp_arena_destroy(f.arena);
+}
+
+static void traffic_of_memory_bound_layers(void **state)
+{
+	(void)state;
+	struct fixture f = priced(&demo_model);
+	uint64_t T = 128, h = 64, ffn = 256, V = 256, norm = 8 * T * h + 8 * h + 8 * T;
+	const struct pp_layer_counts *block = &f.stages.layers[1];
+	assert_int_equal(f.stages.layers[5].memory_bytes[PP_PHASE_F], norm);
+	assert_int_equal(f.stages.layers[5].memory_bytes[PP_PHASE_I], 12 * T * h + 4 * h + 8 * T);
+	assert_int_equal(f.stages.layers[5].memory_bytes[PP_PHASE_W], 8 * T * h + 8 * h + 8 * T);
+	assert_int_equal(block->memory_bytes[PP_PHASE_F], 2 * norm + 2 * 12 * T * h + 8 * T * ffn);
+	assert_int_equal(block->memory_bytes[PP_PHASE_I], 2 * (12 * T * h + 4 * h + 8 * T) + 4 * 12 * T * h + 12 * T * ffn);
+	assert_int_equal(f.stages.layers[6].memory_bytes[PP_PHASE_F], 8 * T * V + 4 * T + 16);
+	assert_int_equal(f.stages.layers[0].memory_bytes[PP_PHASE_F], 12 * T * h + 4 * T);
+	pp_arena_destroy(f.arena);
+}
+
+static void ticks_round_to_nanoseconds(void **state)
+{
+	(void)state;
+	struct fixture f = priced(&demo_model);
+	/* head: 2 T V h FLOPs at 50 GFLOP/s = 83,886.08 ns; loss traffic 262,672 bytes at 8.5 GB/s = 30,902.6 ns */
+	assert_int_equal(f.stages.layer_ticks[6][PP_PHASE_F], 114789);
+	assert_int_equal(f.stages.layer_ticks[6][PP_PHASE_I], 83886);
+	assert_int_equal(f.stages.layer_ticks[6][PP_PHASE_B], 2 * 83886);
+	assert_int_equal(f.stages.layer_ticks[0][PP_PHASE_I], 0);
+	f.spec->cluster.gpu.flops[PP_F32] = 4000000000000000000ull;
+	f.spec->cluster.gpu.bandwidth = 0;
+	pp_cost_layers(f.arena, f.spec, &f.stages);
+	assert_int_equal(f.stages.layer_ticks[6][PP_PHASE_I], 1); /* some work is at least 1 ns */
+	assert_int_equal(f.stages.layer_ticks[0][PP_PHASE_F], 1);
+	assert_int_equal(f.stages.layer_ticks[0][PP_PHASE_I], 0);
+	pp_arena_destroy(f.arena);
+}
+
+static void custom_times_and_flops(void **state)
+{
+	(void)state;
+	struct pp_arena *arena = pp_arena_create(NULL);
+	struct pp_spec *spec = fixture_spec(arena, &demo_model);
+	struct pp_layer layers[2] = {
+	    fixture_custom(&demo_model, "a", (struct pp_custom){.time_f = 1000, .time_i = 700, .time_w = 0, .activation = 65, .output = 10}),
+	    fixture_custom(&demo_model, "b", (struct pp_custom){.params = 7, .flops = 50000, .time_f = PP_TIME_UNSET,
+	                                                        .time_i = PP_TIME_UNSET, .time_w = PP_TIME_UNSET}),
+	};
+	spec->model.layers = layers;
+	spec->model.layer_count = 2;
+	spec->model.trains = false;
+	struct pp_stages stages = {0};
+	pp_cost_layers(arena, spec, &stages);
+	assert_int_equal(stages.layer_ticks[0][PP_PHASE_F], 1000);
+	assert_int_equal(stages.layer_ticks[0][PP_PHASE_B], 700);
+	assert_int_equal(stages.layer_ticks[0][PP_PHASE_W], 0);
+	assert_int_equal(stages.layers[0].stash_bytes, 128);
+	assert_int_equal(stages.layers[0].output_bytes, 12);
+	assert_int_equal(stages.layer_ticks[1][PP_PHASE_F], 1000);
+	assert_int_equal(stages.layer_ticks[1][PP_PHASE_B], 2000);
+	assert_int_equal(stages.layers[1].output_bytes, 0);
+	const uint32_t both[] = {0};
+	fixture_stages(arena, spec, both, 1, 1, &stages);
+	pp_cost_stages(spec, &stages);
+	assert_int_equal(stages.items[0].params, 7);
+	assert_int_equal(stages.items[0].ticks[PP_PHASE_B], 2700);
+	assert_int_equal(stages.items[0].flops[PP_PHASE_F], 50000);
+	pp_arena_destroy(arena);
+}
+
+/* Who stores the tied table: one extra copy of 64,000 as soon as embedding and head part; none on one rank. */
+static void tied_copies_by_rank(void **state)
+{
+	(void)state;
+	const uint32_t one[] = {0}, two[] = {0, 3}, four[] = {0, 2, 3, 4}, vee[] = {0, 2, 4};
+	uint64_t block = 12 * 64 * 64 + 13 * 64, unique = 64000 + 32 * 64 + 4 * block + 128;
+	struct fixture f = priced(&field_b13);
+	staged(&f, one, 1, 1);
+	assert_int_equal(rank_params(&f, 0), unique);
+	staged(&f, two, 2, 2);
+	assert_int_equal(rank_params(&f, 0), 64000 + 32 * 64 + 2 * block);
+	assert_int_equal(rank_params(&f, 1), 2 * block + 128 + 64000);
+	staged(&f, four, 4, 4);
+	assert_int_equal(rank_params(&f, 0) + rank_params(&f, 1) + rank_params(&f, 2) + rank_params(&f, 3), unique + 64000);
+	assert_int_equal(rank_params(&f, 3), block + 128 + 64000);
+	staged(&f, vee, 3, 2); /* stages 0 and 2 on rank 0: one copy, two gradients */
+	assert_int_equal(rank_params(&f, 0) + rank_params(&f, 1), unique);
+	assert_int_equal(f.stages.items[2].static_bytes, 16 * (block + 128) + 4 * 64000);
+	f.spec->model.layers[6].tie = PP_NULL;
+	staged(&f, one, 1, 1);
+	assert_int_equal(rank_params(&f, 0), unique + 64000);
+	staged(&f, four, 4, 4);
+	assert_int_equal(rank_params(&f, 3), block + 128 + 64000);
+	pp_arena_destroy(f.arena);
+}
+
+static void sizes_saturate(void **state)
+{
+	(void)state;
+	struct pp_layer layer = fixture_layer(&demo_model, PP_LAYER_BLOCK, "block");
+	layer.hidden = layer.ffn = layer.heads = layer.head_dim = layer.seq = UINT32_MAX;
+	struct pp_layer_counts counts;
+	pp_layer_count(&layer, UINT32_MAX, PP_F32, &counts);
+	assert_true(counts.matmul_flops[PP_PHASE_B] == UINT64_MAX);
+	assert_true(counts.stash_bytes == UINT64_MAX);
+	assert_int_equal(counts.split_bytes, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(gpt2_small_has_its_published_size),
+	    cmocka_unit_test(demo_model_size),
+	    cmocka_unit_test(flops_of_a_step),
+	    cmocka_unit_test(flops_of_a_block),
+	    cmocka_unit_test(stash_of_a_block),
+	    cmocka_unit_test(traffic_of_memory_bound_layers),
+	    cmocka_unit_test(ticks_round_to_nanoseconds),
+	    cmocka_unit_test(custom_times_and_flops),
+	    cmocka_unit_test(tied_copies_by_rank),
+	    cmocka_unit_test(sizes_saturate),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
