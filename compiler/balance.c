@@ -400,7 +400,7 @@ static bool one_stage_per_rank(struct pp_arena *arena, const struct pp_balance_p
 	return true;
 }
 
-void pp_balance_rate(struct pp_arena *arena, const struct pp_balance_problem *p, struct pp_balance *split)
+void pp_balance_rate(struct pp_arena *arena, const struct pp_balance_problem *p, struct pp_split *split)
 {
 	struct solver s = solver_make(arena, p);
 	struct rating r = rate(&s, split->first, PP_NEW_ARRAY(arena, uint64_t, p->ranks), PP_NEW_ARRAY(arena, uint64_t, p->ranks));
@@ -410,7 +410,7 @@ void pp_balance_rate(struct pp_arena *arena, const struct pp_balance_problem *p,
 	split->exact = split->bottleneck == split->bound && split->over == 0;
 }
 
-bool pp_balance_solve(struct pp_arena *arena, const struct pp_balance_problem *p, struct pp_balance *result)
+bool pp_balance_solve(struct pp_arena *arena, const struct pp_balance_problem *p, struct pp_split *result)
 {
 	if (!possible(p))
 		return false;

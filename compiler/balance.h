@@ -21,7 +21,7 @@ struct pp_balance_problem {
 	uint32_t min_layers, max_layers; /* per stage; max_layers 0: no limit */
 };
 
-struct pp_balance {
+struct pp_split {
 	uint32_t *first;     /* [stages + 1]: first layer of each stage, then the number of layers */
 	uint64_t bottleneck; /* largest rank load */
 	uint64_t bound;      /* no split has a smaller one; equal to bottleneck when `exact` */
@@ -32,9 +32,9 @@ struct pp_balance {
 /* False only if min_layers and max_layers leave no split at all. With at most one stage per rank the result is always
  * optimal (dynamic programming, O(stages * layers * longest stage)); otherwise optimal when the search below its node
  * budget finishes, which `exact` says. Deterministic. */
-bool pp_balance_solve(struct pp_arena *arena, const struct pp_balance_problem *problem, struct pp_balance *result);
+bool pp_balance_solve(struct pp_arena *arena, const struct pp_balance_problem *problem, struct pp_split *result);
 
 /* Rate a given split (split->first): bottleneck, bound, exact and over. */
-void pp_balance_rate(struct pp_arena *arena, const struct pp_balance_problem *problem, struct pp_balance *split);
+void pp_balance_rate(struct pp_arena *arena, const struct pp_balance_problem *problem, struct pp_split *split);
 
 #endif

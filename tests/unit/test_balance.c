@@ -96,7 +96,7 @@ static void equal_to_brute_force(void **state)
 		struct brute b = {.p = &p, .best = UINT64_MAX};
 		enumerate(&b, 0, 0);
 		struct pp_arena *arena = pp_arena_create(NULL);
-		struct pp_balance result = {0};
+		struct pp_split result = {0};
 		bool found = pp_balance_solve(arena, &p, &result);
 		if (b.best == UINT64_MAX) { /* no split at all, or none under the caps */
 			assert_true(!found || result.over > 0);
@@ -123,7 +123,7 @@ static void equal_to_brute_force(void **state)
 }
 
 static void solve_plain(const uint64_t *load, uint32_t layers, uint32_t ranks, uint32_t chunks, struct pp_arena *arena,
-                        struct pp_balance *result)
+                        struct pp_split *result)
 {
 	uint32_t *rank = PP_NEW_ARRAY(arena, uint32_t, ranks * chunks);
 	for (uint32_t s = 0; s < ranks * chunks; s++)
@@ -133,7 +133,7 @@ static void solve_plain(const uint64_t *load, uint32_t layers, uint32_t ranks, u
 	assert_true(result->exact);
 }
 
-static uint32_t stages_of_length(const struct pp_balance *result, uint32_t stages, uint32_t length)
+static uint32_t stages_of_length(const struct pp_split *result, uint32_t stages, uint32_t length)
 {
 	uint32_t count = 0;
 	for (uint32_t s = 0; s < stages; s++)
@@ -148,7 +148,7 @@ static void units(uint32_t layers, uint32_t ranks, uint32_t chunks, uint32_t len
 	uint64_t *load = PP_NEW_ARRAY(arena, uint64_t, layers);
 	for (uint32_t i = 0; i < layers; i++)
 		load[i] = 1;
-	struct pp_balance result;
+	struct pp_split result;
 	solve_plain(load, layers, ranks, chunks, arena, &result);
 	uint32_t stages = ranks * chunks;
 	assert_int_equal(result.first[stages], layers);
@@ -178,7 +178,7 @@ static void no_stage_is_empty(void **state)
 	units(38, 8, 1, 5, 6);
 	const uint64_t heavy_ends[] = {2, 1, 1, 1, 1, 2};
 	struct pp_arena *arena = pp_arena_create(NULL);
-	struct pp_balance result;
+	struct pp_split result;
 	solve_plain(heavy_ends, 6, 4, 1, arena, &result);
 	const uint32_t expected[] = {0, 1, 3, 5, 6};
 	assert_memory_equal(result.first, expected, sizeof expected);
@@ -192,7 +192,7 @@ static void too_few_layers(void **state)
 	const uint64_t load[] = {1, 1};
 	const uint32_t rank[] = {0, 1, 2};
 	struct pp_arena *arena = pp_arena_create(NULL);
-	struct pp_balance result;
+	struct pp_split result;
 	struct pp_balance_problem p = {.layers = 2, .stages = 3, .ranks = 3, .load = load, .stage_rank = rank, .min_layers = 1};
 	assert_false(pp_balance_solve(arena, &p, &result));
 	p.min_layers = 0;
@@ -213,7 +213,7 @@ static void very_many_layers(void **state)
 		load[i] = 1 + i % 3;
 	for (uint32_t s = 0; s < RANKS; s++)
 		rank[s] = s;
-	struct pp_balance result;
+	struct pp_split result;
 	struct pp_balance_problem p = {.layers = LAYERS, .stages = RANKS, .ranks = RANKS, .load = load, .stage_rank = rank, .min_layers = 1};
 	assert_true(pp_balance_solve(arena, &p, &result));
 	assert_int_equal(result.first[RANKS], LAYERS);

@@ -1,0 +1,254 @@
+/* Choosing the split: weights and memory caps for balance.c, explicit and even splits, and the messages. */
+#include "partition.h"
+
+#include "balance.h"
+#include "cost.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* Per stage: how many of its stashes are held at the instant when its rank holds most (sum over its stages). */
+static uint32_t *count_in_flight(struct pp_arena *arena, const struct pp_schedule *schedule)
+{
+	uint32_t *fullest = PP_NEW_ARRAY(arena, uint32_t, schedule->stages);
+	uint32_t *held = PP_NEW_ARRAY(arena, uint32_t, schedule->stages);
+	for (uint32_t r = 0; r < schedule->ranks; r++) {
+		const struct pp_row *row = &schedule->rows[r];
+		uint64_t total = 0, most = 0;
+		uint32_t when = 0;
+		for (int pass = 0; pass < 2; pass++) { /* first find the instant, then take the counts there */
+			for (uint32_t i = 0; i < row->count && (pass == 0 || i <= when); i++) {
+				const struct pp_action *action = &row->actions[i];
+				uint32_t *count = pass == 0 ? held : fullest;
+				if (action->kind == PP_F) {
+					count[action->stage]++;
+					if (pass == 0 && ++total > most) {
+						most = total;
+						when = i;
+					}
+				} else if (action->kind != PP_I) {
+					count[action->stage]--;
+					total -= pass == 0;
+				}
+			}
+		}
+	}
+	return fullest;
+}
+
+static uint64_t layer_time(const struct pp_stages *stages, uint32_t layer)
+{
+	const uint64_t *ticks = stages->layer_ticks[layer];
+	return ticks[PP_PHASE_F] + ticks[PP_PHASE_B];
+}
+
+static uint64_t layer_static_bytes(const struct pp_spec *spec, const struct pp_stages *stages, uint32_t layer)
+{
+	struct pp_parameter_bytes each = pp_cost_parameter(spec);
+	return stages->layers[layer].params * (each.weight + each.gradient + each.moments);
+}
+
+static bool counts_as_layer(const struct pp_spec *spec, uint32_t layer)
+{
+	uint8_t kind = spec->model.layers[layer].kind;
+	return kind == PP_LAYER_BLOCK || kind == PP_LAYER_CUSTOM;
+}
+
+static uint64_t weight_of(const struct pp_spec *spec, const struct pp_stages *stages, uint32_t layer)
+{
+	switch ((enum pp_balance)spec->stages.balance) {
+	case PP_BALANCE_TIME:
+		return layer_time(stages, layer);
+	case PP_BALANCE_MEMORY:
+		return layer_static_bytes(spec, stages, layer) + stages->layers[layer].stash_bytes;
+	case PP_BALANCE_PARAMS:
+		return stages->layers[layer].params;
+	case PP_BALANCE_LAYERS:
+	case PP_BALANCE_EVEN:
+		return counts_as_layer(spec, layer);
+	}
+	return 0;
+}
+
+static struct pp_balance_problem make_problem(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_schedule *schedule,
+                                              const struct pp_stages *stages)
+{
+	uint32_t layers = spec->model.layer_count;
+	uint64_t *load = PP_NEW_ARRAY(arena, uint64_t, layers), *fixed = PP_NEW_ARRAY(arena, uint64_t, layers);
+	uint64_t *stash = PP_NEW_ARRAY(arena, uint64_t, layers), *cap = PP_NEW_ARRAY(arena, uint64_t, spec->parallel.pp);
+	for (uint32_t i = 0; i < layers; i++) {
+		load[i] = weight_of(spec, stages, i);
+		fixed[i] = layer_static_bytes(spec, stages, i);
+		stash[i] = stages->layers[i].stash_bytes;
+	}
+	const struct pp_gpu *gpu = &spec->cluster.gpu;
+	for (uint32_t r = 0; r < spec->parallel.pp; r++)
+		cap[r] = gpu->memory ? gpu->memory - (gpu->reserve < gpu->memory ? gpu->reserve : gpu->memory) : UINT64_MAX;
+	return (struct pp_balance_problem){
+	    .layers = layers,
+	    .stages = schedule->stages,
+	    .ranks = spec->parallel.pp,
+	    .load = load,
+	    .static_bytes = fixed,
+	    .stash_bytes = stash,
+	    .stage_rank = schedule->stage_rank,
+	    .in_flight = count_in_flight(arena, schedule),
+	    .cap = cap,
+	    .min_layers = spec->stages.min_layers,
+	    .max_layers = spec->stages.max_layers,
+	};
+}
+
+/* Equal numbers of blocks per stage; what stands before the first block goes with it, likewise after the last. */
+static bool split_evenly(const struct pp_spec *spec, const struct pp_balance_problem *problem, uint32_t *first, struct pp_diag *diag)
+{
+	uint32_t blocks = 0, stages = problem->stages;
+	for (uint32_t i = 0; i < problem->layers; i++)
+		blocks += counts_as_layer(spec, i);
+	if (blocks % stages) {
+		struct pp_message *m = pp_error(diag, "E0408", spec->stages.balance_span,
+		                                "`balance = even`: %u blocks over %u stages leave a remainder of %u", blocks, stages, blocks % stages);
+		pp_help(m, "use `balance = time`, or a number of blocks that %u divides: %u or %u", stages, blocks - blocks % stages,
+		        blocks - blocks % stages + stages);
+		return false;
+	}
+	uint32_t each = blocks / stages, stage = 0, seen = 0;
+	for (uint32_t i = 0; i < problem->layers && stage + 1 < stages; i++) {
+		if (!counts_as_layer(spec, i))
+			continue;
+		if (seen && seen % each == 0)
+			first[++stage] = i;
+		seen++;
+	}
+	first[0] = 0;
+	first[stages] = problem->layers;
+	return true;
+}
+
+static void report_too_few(const struct pp_spec *spec, const struct pp_balance_problem *problem, struct pp_diag *diag)
+{
+	struct pp_span span = spec->stages.balance_span.start ? spec->stages.balance_span : spec->parallel_span;
+	if (problem->layers < (uint64_t)problem->stages * problem->min_layers) {
+		struct pp_message *m = pp_error(diag, "E0407", span, "%u layers cannot fill %u stages with at least %u layer%s each", problem->layers,
+		                                problem->stages, problem->min_layers, problem->min_layers == 1 ? "" : "s");
+		pp_help(m, "use at most %u stages (pp * vpp), or `min_layers = 0` to allow empty stages", problem->layers / problem->min_layers);
+		return;
+	}
+	struct pp_message *m = pp_error(diag, "E0407", span, "%u layers do not fit into %u stages of at most %u layers", problem->layers,
+	                                problem->stages, problem->max_layers);
+	pp_help(m, "`max_layers` must be at least %u", (problem->layers + problem->stages - 1) / problem->stages);
+}
+
+static double gib(uint64_t bytes)
+{
+	return (double)bytes / (1024.0 * 1024 * 1024);
+}
+
+/* No split fits: name the rank that is most over in the best one, and what fills it. */
+static void report_memory(const struct pp_spec *spec, const struct pp_balance_problem *problem, const uint32_t *first, struct pp_diag *diag)
+{
+	uint32_t worst = 0;
+	uint64_t worst_fixed = 0, worst_stash = 0;
+	for (uint32_t r = 0; r < problem->ranks; r++) {
+		uint64_t fixed = 0, stash = 0;
+		for (uint32_t s = 0; s < problem->stages; s++) {
+			for (uint32_t i = first[s]; problem->stage_rank[s] == r && i < first[s + 1]; i++) {
+				fixed += problem->static_bytes[i];
+				stash += problem->in_flight[s] * problem->stash_bytes[i];
+			}
+		}
+		if (fixed + stash > worst_fixed + worst_stash) {
+			worst = r;
+			worst_fixed = fixed;
+			worst_stash = stash;
+		}
+	}
+	uint64_t needed = worst_fixed + worst_stash, cap = problem->cap[worst];
+	struct pp_message *m = pp_error(diag, "E0501", spec->cluster_span, "rank %u needs %.2f GiB of %.2f GiB (%.2f GiB over), whatever the split",
+	                                worst, gib(needed), gib(cap), gib(needed > cap ? needed - cap : 0));
+	pp_note(m, "weights, gradients and optimizer state %.2f GiB, activations in flight %.2f GiB", gib(worst_fixed), gib(worst_stash));
+	pp_help(m, "%s", worst_stash > worst_fixed ? "fewer microbatches in flight (another schedule), or a smaller microbatch or seq"
+	                                           : "more pipeline ranks (pp), or a smaller model");
+}
+
+static void fill_items(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_balance_problem *problem,
+                       const uint32_t *first, struct pp_stages *stages)
+{
+	stages->count = problem->stages;
+	stages->items = PP_NEW_ARRAY(arena, struct pp_stage_plan, problem->stages);
+	for (uint32_t s = 0; s < problem->stages; s++) {
+		stages->items[s].first_layer = first[s];
+		stages->items[s].layer_count = first[s + 1] - first[s];
+		stages->items[s].rank = problem->stage_rank[s];
+	}
+	pp_cost_stages(spec, stages);
+}
+
+/* Rate the split by time, whatever it was balanced by. */
+static void rate_time(struct pp_arena *arena, const struct pp_spec *spec, struct pp_balance_problem problem, struct pp_split split,
+                      struct pp_stages *stages)
+{
+	uint64_t *time = PP_NEW_ARRAY(arena, uint64_t, problem.layers);
+	for (uint32_t i = 0; i < problem.layers; i++)
+		time[i] = layer_time(stages, i);
+	bool proven = split.exact && spec->stages.balance == PP_BALANCE_TIME && !spec->stages.split;
+	problem.load = time;
+	pp_balance_rate(arena, &problem, &split);
+	stages->bottleneck = split.bottleneck;
+	stages->bound = proven ? split.bottleneck : split.bound;
+	stages->exact = proven || split.exact;
+}
+
+static struct pp_span stage_span(const struct pp_spec *spec, uint32_t stage)
+{
+	return spec->stages.stage_spans ? spec->stages.stage_spans[stage] : spec->stages.span;
+}
+
+static void warn_empty_stages(const struct pp_spec *spec, const struct pp_stages *stages, struct pp_diag *diag)
+{
+	for (uint32_t s = 0; s < stages->count; s++)
+		if (stages->items[s].layer_count == 0)
+			pp_warning(diag, "W0406", stage_span(spec, s), "stage %u is empty: its rank only forwards tensors", s);
+}
+
+/* An explicit split whose slowest rank is well above what balancing reaches. */
+static void warn_slow_split(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_balance_problem *problem,
+                            const struct pp_split *given, struct pp_diag *diag)
+{
+	struct pp_split best = {0};
+	if (!pp_balance_solve(arena, problem, &best) || best.over || given->bottleneck <= best.bottleneck + best.bottleneck / 10)
+		return;
+	struct pp_message *m = pp_warning(diag, "W0405", spec->stages.split_span, "this split makes the slowest rank %.0f %% slower than needed",
+	                                  100.0 * ((double)given->bottleneck / (double)best.bottleneck - 1));
+	pp_help(m, "without `split`, `balance = time` reaches %.3f ms per microbatch instead of %.3f ms", (double)best.bottleneck / 1e6,
+	        (double)given->bottleneck / 1e6);
+}
+
+bool pp_partition(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_schedule *schedule, struct pp_stages *stages,
+                  struct pp_diag *diag)
+{
+	struct pp_balance_problem problem = make_problem(arena, spec, schedule, stages);
+	struct pp_split split = {0};
+	if (spec->stages.split) {
+		split.first = spec->stages.split;
+		pp_balance_rate(arena, &problem, &split);
+		if (spec->stages.balance == PP_BALANCE_TIME)
+			warn_slow_split(arena, spec, &problem, &split, diag);
+	} else if (spec->stages.balance == PP_BALANCE_EVEN) {
+		split.first = PP_NEW_ARRAY(arena, uint32_t, (size_t)problem.stages + 1);
+		if (!split_evenly(spec, &problem, split.first, diag))
+			return false;
+		pp_balance_rate(arena, &problem, &split);
+	} else if (!pp_balance_solve(arena, &problem, &split)) {
+		report_too_few(spec, &problem, diag);
+		return false;
+	}
+	fill_items(arena, spec, &problem, split.first, stages);
+	rate_time(arena, spec, problem, split, stages);
+	if (split.over) {
+		report_memory(spec, &problem, split.first, diag);
+		return false;
+	}
+	warn_empty_stages(spec, stages, diag);
+	return true;
+}
