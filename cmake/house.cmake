@@ -1,6 +1,9 @@
+# Assertions stay on in optimised builds: a bug must stop, not train on.
+set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O2 -g")
+
 # House flags, on one INTERFACE target that every target of ours links.
 add_library(pp_house INTERFACE)
-target_compile_definitions(pp_house INTERFACE _POSIX_C_SOURCE=200809L)
+target_compile_definitions(pp_house INTERFACE _POSIX_C_SOURCE=200809L PP_VERSION="${PROJECT_VERSION}")
 target_compile_options(pp_house INTERFACE
   $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wmissing-prototypes -Wvla
   -ffp-contract=off -fno-omit-frame-pointer>)
