@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum {
-	DEEPEST = 1000,       /* nested evaluations, through lets and attributes too */
+	DEEPEST = 1500,       /* nested evaluations, through lets and attributes too */
 	LONGEST_LIST = 65536, /* ranks and layers are at most 65,536 */
 	LONGEST_STRING = 65536,
 	LONGEST_QUOTE = 48,

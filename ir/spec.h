@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 enum pp_layer_kind { PP_LAYER_EMBEDDING, PP_LAYER_BLOCK, PP_LAYER_NORM, PP_LAYER_HEAD, PP_LAYER_CUSTOM, PP_LAYER_KIND_COUNT };
 enum pp_activation { PP_ACT_GELU, PP_ACT_GELU_TANH }; /* values of the `act` op's immediate */
@@ -74,7 +75,7 @@ enum pp_place { PP_PLACE_LOOP, PP_PLACE_V, PP_PLACE_LINEAR, PP_PLACE_LIST };
 enum pp_balance { PP_BALANCE_TIME, PP_BALANCE_MEMORY, PP_BALANCE_PARAMS, PP_BALANCE_LAYERS, PP_BALANCE_EVEN };
 
 struct pp_parallel {
-	uint32_t tp, pp, vpp, dp; /* issue-independent: tp = dp = 1 for now is enforced by resolve */
+	uint32_t tp, pp, vpp, dp; /* tp = dp = 1 for now: resolve refuses more. With a list of ranks: vpp = most stages on one rank */
 };
 
 /* The `stages` block. */
@@ -96,12 +97,15 @@ struct pp_spec {
 	struct pp_stages_spec stages;
 	uint32_t microbatches;
 	uint8_t dtype;             /* of activations and weights: PP_F32 runs; PP_BF16 is planned and priced, refused by piperun on CPU */
-	struct pp_train train;
+	struct pp_train train;     /* hypers[0]: tensors with weight decay, hypers[1]: without; data PP_DATA_NONE: planned, not run */
 	const char *schedule_name; /* of the active schedule */
 	uint64_t schedule_memory;  /* bound `memory <=` of the schedule, 0: none */
 	uint32_t group;            /* interleaved: microbatches per group, 0: default */
 	struct pp_span model_span, cluster_span, parallel_span, schedule_span, train_span;
 };
+
+/* Canonical text: `pipec build --emit=spec`. Every value, in base units. */
+void pp_spec_print(const struct pp_spec *spec, FILE *out);
 
 /* "block[3]" or "emb", in the arena. */
 const char *pp_layer_title(struct pp_arena *arena, const struct pp_layer *layer);
