@@ -1,7 +1,11 @@
 /* The tree of a `.pipe` text, exactly as written: no name is looked up, nothing is computed. Every node has the
  * span of its text. Lists are linked through `next`, in source order. Names and strings are interned, so names
  * compare with ==. Made by parse.y, read by compiler/, printed by ast_print.c. Lives in the arena given to
- * pp_parse. */
+ * pp_parse.
+ *
+ * What parsing reports: E0001 unexpected token, E0002 wrong comment sign, E0003 unknown unit, E0004 `b` as a unit,
+ * E0005 string not closed, E0006 bracket or block not closed, E0007 character, escape or encoding that is not in the
+ * language, E0008 nesting limit. */
 #ifndef PP_AST_H
 #define PP_AST_H
 
@@ -19,10 +23,13 @@ struct pp_name {
 	struct pp_span span;
 };
 
+/* Nesting of brackets, blocks, prefix operators and choices; and of any nodes, a + b + c + … being as high as long. */
+enum { PP_NESTING_LIMIT = 256, PP_HEIGHT_LIMIT = 1024 };
+
 /* ---- expressions ---------------------------------------------------------------------------------- */
 
 enum pp_expr_kind {
-	PP_EXPR_INT,      /* integer: digits as written, underscores removed; 1e3 is REAL */
+	PP_EXPR_INT,      /* integer: digits without underscores and leading zeros; 1e3 is REAL */
 	PP_EXPR_REAL,
 	PP_EXPR_QUANTITY, /* number glued to a unit */
 	PP_EXPR_STRING,   /* value after escapes */
@@ -48,13 +55,15 @@ struct pp_expr {
 	enum pp_operator op;      /* UNARY, BINARY */
 	struct pp_span op_span;
 	struct pp_expr *a, *b, *c; /* operands; RANGE: a..b; CALL: a = callee path, b = first argument; LIST: a = first item */
-	const char *number;       /* INT, REAL, QUANTITY: digits without underscores, interned */
+	const char *number;       /* INT, REAL, QUANTITY: digits without underscores and leading zeros, interned */
 	const char *unit;         /* QUANTITY, as written, interned */
 	const char *text;         /* STRING: value, interned (no NUL inside). PATH: the parts joined by '.', interned */
 	struct pp_name *parts;    /* PATH: the parts; a number part has digits as text */
 	uint32_t part_count;
 	bool truth;               /* BOOL */
 	struct pp_name label;     /* an argument given by name */
+	uint16_t nesting;         /* levels of - not ?: () [] below this node, at most PP_NESTING_LIMIT */
+	uint16_t height;          /* levels of nodes of any kind, at most PP_HEIGHT_LIMIT: recursion is safe */
 };
 
 /* ---- patterns (split and order) --------------------------------------------------------------------- */

@@ -1,0 +1,300 @@
+/* Messages for tokens that the grammar does not allow. Knows tokens by the names that parse.y gives them. Frequent
+ * mistakes get a message of their own; the rest names what was found and, folded into a few words, what was expected. */
+#include "parse_state.h"
+
+#include "build.h"
+#include "parser.h"
+
+#include <string.h>
+
+const char *pp_parse_text(const struct pp_parse *parse, struct pp_span span)
+{
+	return pp_arena_copy(parse->arena, parse->source->text + (span.start - parse->source->base), span.end - span.start);
+}
+
+const char *pp_parse_place(const struct pp_parse *parse, uint32_t offset)
+{
+	struct pp_position at = pp_source_position(parse->source, offset);
+	return pp_arena_printf(parse->arena, "%u:%u", at.line, at.column);
+}
+
+void pp_report_nesting(struct pp_parse *parse, struct pp_span span)
+{
+	if (parse->stopped)
+		return;
+	parse->stopped = true;
+	struct pp_message *message = pp_error(parse->diag, "E0008", span, "nesting limit: brackets, blocks and operators may be nested %d deep",
+	                                      PP_NESTING_LIMIT);
+	pp_help(message, "split the expression with `let`; a chain of operators may have %d terms", PP_HEIGHT_LIMIT);
+}
+
+/* ---- what was found, what was expected ---------------------------------------------------------------- */
+
+struct set {
+	const char *names[128];
+	int count;
+};
+
+static int find(const struct set *set, const char *name)
+{
+	for (int i = 0; i < set->count; i++) {
+		if (strcmp(set->names[i], name) == 0)
+			return i;
+	}
+	return -1;
+}
+
+static bool has(const struct set *set, const char *name)
+{
+	return find(set, name) >= 0;
+}
+
+static void drop(struct set *set, const char *name)
+{
+	int at = find(set, name);
+	if (at < 0)
+		return;
+	set->count--;
+	for (int i = at; i < set->count; i++)
+		set->names[i] = set->names[i + 1];
+}
+
+/* A group of tokens that people know under one name. It is folded when both signs are there. */
+struct category {
+	const char *title, *signs[2];
+	const char *members[20];
+};
+
+static const struct category categories[] = {
+	{"`=`", {"`=`", "`<=`"}, {"`=`", "`<=`", "`>=`", "name", "string", "`extends`", "`from`", "`.`", "`(`"}},
+	{"a block", {"`import`", "`param`"}, {"`import`", "`param`", "`let`", "`assert`", "name", "end of the text"}},
+	{"an attribute", {"`layer`", "`split`"},
+	 {"name", "`apart`", "`assert`", "`for`", "`layer`", "`let`", "`limit`", "`order`", "`overlap`", "`pair`", "`pin`",
+	  "`prefer`", "`repeat`", "`split`"}},
+	{"an action", {"cell", "`weave`"}, {"cell", "name", "`weave`", "`for`", "`(`", "`|`"}},
+	{"a value", {"integer", "quantity"},
+	 {"integer", "number", "quantity", "string", "name", "`true`", "`false`", "`not`", "`-`", "`(`", "`[`"}},
+	{"a count", {"integer", "name"}, {"integer", "name", "`(`"}},
+	{"an operator", {"`+`", "`*`"},
+	 {"`+`", "`-`", "`*`", "`/`", "`%`", "`==`", "`!=`", "`<`", "`>`", "`<=`", "`>=`", "`and`", "`or`", "`?`", "`..`", "`.`", "`(`"}},
+};
+
+enum { MOST_PHRASES = 5 };
+
+/* "`=`, `{` or a value". */
+static const char *phrase(struct pp_parse *parse, const struct set *expected)
+{
+	struct set rest = *expected, phrases = {.count = 0};
+	for (size_t i = 0; i < sizeof categories / sizeof categories[0]; i++) {
+		const struct category *category = &categories[i];
+		if (!has(&rest, category->signs[0]) || !has(&rest, category->signs[1]))
+			continue;
+		phrases.names[phrases.count++] = category->title;
+		for (int m = 0; m < 20 && category->members[m]; m++)
+			drop(&rest, category->members[m]);
+	}
+	for (int i = 0; i < rest.count && phrases.count < MOST_PHRASES; i++)
+		phrases.names[phrases.count++] = strcmp(rest.names[i], "name") == 0 ? "a name" : strcmp(rest.names[i], "string") == 0 ? "a string" :
+		                                 rest.names[i];
+	const char *text = phrases.count ? phrases.names[0] : "nothing more";
+	for (int i = 1; i < phrases.count; i++)
+		text = pp_arena_printf(parse->arena, "%s%s%s", text, i + 1 == phrases.count ? " or " : ", ", phrases.names[i]);
+	return text;
+}
+
+static bool is_word(const char *name)
+{
+	return name[0] == '`' && name[1] >= 'a' && name[1] <= 'z';
+}
+
+static const char *found_phrase(struct pp_parse *parse, struct pp_span span, const char *found)
+{
+	if (is_word(found))
+		return pp_arena_printf(parse->arena, "reserved word %s", found);
+	if (found[0] == '`' || strcmp(found, "string") == 0 || strcmp(found, "end of the text") == 0)
+		return found;
+	const char *text = pp_parse_text(parse, span);
+	return strlen(text) <= 40 ? pp_arena_printf(parse->arena, "%s `%s`", found, text) : pp_arena_printf(parse->arena, "%s `%.32s...`", found, text);
+}
+
+/* ---- brackets ------------------------------------------------------------------------------------------- */
+
+static const char *bracket_title(struct pp_parse *parse, const struct pp_bracket *bracket)
+{
+	if (bracket->kind == '{' && bracket->name)
+		return pp_arena_printf(parse->arena, "block `%.40s`", bracket->name);
+	return pp_arena_printf(parse->arena, "`%c`", bracket->kind);
+}
+
+static void report_open(struct pp_parse *parse, const struct pp_bracket *bracket, struct pp_span found, const char *how)
+{
+	struct pp_message *message = pp_error(parse->diag, "E0006", bracket->span, "%s opened at %s is %s", bracket_title(parse, bracket),
+	                                      pp_parse_place(parse, bracket->span.start), how);
+	pp_label(message, found, "still open here");
+	char closer = bracket->kind == '(' ? ')' : bracket->kind == '[' ? ']' : '}';
+	pp_help(message, "add `%c`", closer);
+	parse->brackets_reported = true;
+}
+
+static bool is_closer(int token)
+{
+	return token == T_RPAREN || token == T_RBRACKET || token == T_RBRACE;
+}
+
+static bool matches(char opener, int closer)
+{
+	return (opener == '(' && closer == T_RPAREN) || (opener == '[' && closer == T_RBRACKET) || (opener == '{' && closer == T_RBRACE);
+}
+
+/* Mistakes of opening and closing. True: this token is explained. */
+static bool brackets_explain(struct pp_parse *parse, struct pp_span span, const char *found)
+{
+	int token = parse->tokens[0].kind;
+	const struct pp_bracket *around = &parse->innermost;
+	bool at_end = token == T_YYEOF, closer = is_closer(token);
+	if ((at_end || closer) && parse->brackets_reported)
+		return true;
+	if (at_end && around->kind) {
+		report_open(parse, around, span, "never closed");
+		return true;
+	}
+	if (closer && around->kind && !matches(around->kind, token)) {
+		report_open(parse, around, span, pp_arena_printf(parse->arena, "not closed before %s", found));
+		return true;
+	}
+	if (closer && !around->kind) {
+		struct pp_message *message = pp_error(parse->diag, "E0001", span, "unexpected %s; nothing is open here", found);
+		pp_help(message, "remove it, or look for the bracket that closed too early");
+		parse->brackets_reported = true;
+		return true;
+	}
+	if ((token == T_PARAM || token == T_IMPORT) && around->kind == '{') {
+		report_open(parse, around, span, pp_arena_printf(parse->arena, "not closed before %s", found));
+		return true;
+	}
+	return false;
+}
+
+/* ---- frequent mistakes ------------------------------------------------------------------------------------ */
+
+static bool is_literal(int token)
+{
+	return token == T_INT || token == T_REAL || token == T_QUANTITY || token == T_STRING || token == T_TRUE || token == T_FALSE;
+}
+
+/* Text of the token `back` places before the current one. */
+static const char *token_text(const struct pp_parse *parse, int back)
+{
+	return pp_parse_text(parse, parse->tokens[back].span);
+}
+
+/* `pp 16`, `pp: 16`, `pp == 16`: an attribute without its sign. */
+static bool attribute_sign(struct pp_parse *parse, struct pp_span span, const char *found, const struct set *expected)
+{
+	int token = parse->tokens[0].kind;
+	if (!has(expected, "`=`") || parse->tokens[1].kind != T_NAME)
+		return false;
+	if (is_literal(token)) {
+		struct pp_message *message = pp_error(parse->diag, "E0001", span, "unexpected %s; expected `=`", found_phrase(parse, span, found));
+		pp_help(message, "write `%.40s = %.40s`", token_text(parse, 1), token_text(parse, 0));
+		return true;
+	}
+	if (token != T_COLON && token != T_EQ)
+		return false;
+	struct pp_message *message = pp_error(parse->diag, "E0001", span, "unexpected %s; expected `=`", found);
+	pp_help(message, "write `%.40s = ...`", token_text(parse, 1));
+	return true;
+}
+
+/* `dtype fp32 }`, `optimizer adamw(…)`: two names and then something that cannot follow them. */
+static bool two_names(struct pp_parse *parse, struct pp_span span, const char *found, const struct set *expected)
+{
+	if (parse->tokens[1].kind != T_NAME || parse->tokens[2].kind != T_NAME || !has(expected, "`{`") || !has(expected, "`extends`"))
+		return false;
+	bool inside = parse->innermost.kind == '{';
+	struct pp_message *message = pp_error(parse->diag, "E0001", span, "unexpected %s; expected %s", found_phrase(parse, span, found),
+	                                      phrase(parse, expected));
+	const char *first = token_text(parse, 2), *second = token_text(parse, 1);
+	if (inside)
+		pp_help(message, "for an attribute write `%.40s = %.40s`, for a block open it with `{`", first, second);
+	else
+		pp_help(message, "open the block: `%.40s { %.40s ... }`", first, second);
+	return true;
+}
+
+static bool separator(struct pp_parse *parse, struct pp_span span, const struct set *expected)
+{
+	bool between = has(expected, "`layer`") || (has(expected, "cell") && has(expected, "`weave`")) || has(expected, "`import`");
+	if (parse->tokens[0].kind != T_COMMA || !between)
+		return false;
+	if (!parse->separator_reported) {
+		struct pp_message *message = pp_error(parse->diag, "E0001", span, "unexpected `,`; attributes are separated by spaces or line ends");
+		pp_help(message, "remove every `,` between them");
+	}
+	parse->separator_reported = true;
+	return true;
+}
+
+static bool comparison_sign(struct pp_parse *parse, struct pp_span span, const char *found, const struct set *expected)
+{
+	int token = parse->tokens[0].kind;
+	if (token == T_ASSIGN && has(expected, "`==`")) {
+		struct pp_message *message = pp_error(parse->diag, "E0001", span, "unexpected `=` in an expression");
+		pp_help(message, "to compare write `==`");
+		return true;
+	}
+	bool compares = token == T_EQ || token == T_NE || token == T_LT || token == T_GT || token == T_LE || token == T_GE;
+	if (!compares || !has(expected, "`and`"))
+		return false;
+	struct pp_message *message = pp_error(parse->diag, "E0001", span, "unexpected %s; comparisons do not chain", found);
+	pp_help(message, "write `a < b and b < c`");
+	return true;
+}
+
+static bool top_level(struct pp_parse *parse, struct pp_span span, const struct set *expected)
+{
+	if (parse->tokens[0].kind != T_ASSIGN || parse->tokens[1].kind != T_NAME || parse->innermost.kind || !has(expected, "`{`"))
+		return false;
+	const char *name = token_text(parse, 1);
+	struct pp_message *message = pp_error(parse->diag, "E0001", span, "unexpected `=`; `%.40s` is not inside a block", name);
+	if (parse->tokens[2].kind == T_NAME)
+		pp_help(message, "open the block: `%.40s { %.40s = ... }`", token_text(parse, 2), name);
+	else
+		pp_help(message, "put it into a block such as `train { ... }`, or write `let %.40s = ...`", name);
+	return true;
+}
+
+static bool reserved(struct pp_parse *parse, struct pp_span span, const char *found, const struct set *expected)
+{
+	if (!is_word(found) || !has(expected, "name"))
+		return false;
+	struct pp_message *message = pp_error(parse->diag, "E0001", span, "unexpected reserved word %s; expected %s", found,
+	                                      phrase(parse, expected));
+	pp_help(message, "%s means something in the language; choose another name", found);
+	return true;
+}
+
+/* In an expression `||` arrives as two bars. */
+static bool double_bar(struct pp_parse *parse, struct pp_span span, const struct set *expected)
+{
+	if (parse->tokens[0].kind != T_BAR || !has(expected, "`or`"))
+		return false;
+	struct pp_message *message = pp_error(parse->diag, "E0001", span, "unexpected `|` in an expression");
+	pp_help(message, "write `or`");
+	return true;
+}
+
+void pp_report_unexpected(struct pp_parse *parse, struct pp_span span, const char *found, const char *const *expected,
+                          int expected_count)
+{
+	if (parse->stopped)
+		return;
+	struct set set = {.count = 0};
+	for (int i = 0; i < expected_count && i < 128; i++)
+		set.names[set.count++] = expected[i];
+	if (brackets_explain(parse, span, found) || separator(parse, span, &set) || top_level(parse, span, &set) ||
+	    attribute_sign(parse, span, found, &set) || two_names(parse, span, found, &set) ||
+	    comparison_sign(parse, span, found, &set) || double_bar(parse, span, &set) || reserved(parse, span, found, &set))
+		return;
+	pp_error(parse->diag, "E0001", span, "unexpected %s; expected %s", found_phrase(parse, span, found), phrase(parse, &set));
+}
