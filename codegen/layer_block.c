@@ -2,7 +2,7 @@
  *
  *     n1 = norm1(x)   q, k, v = n1 Wq, n1 Wk, n1 Wv   o = attention(q, k, v)   x2 = x + o Wo
  *     n2 = norm2(x2)  f = n2 W1                       g = act(f)               y = x2 + g W2 */
-#include "layer_kind.h"
+#include "body_builder.h"
 #include "layer_traffic.h"
 
 enum {
@@ -68,29 +68,29 @@ static void parts(const struct pp_layer *layer, const struct pp_shape *shape, st
 		uint64_t columns;
 		uint8_t over;
 	} table[PART_COUNT] = {
-	    [X] = {"x", layer->hidden, PP_NOT_OVER},
-	    [MEAN1] = {"mean1", layer->rms ? 0 : 1, PP_NOT_OVER},
-	    [RSTD1] = {"rstd1", 1, PP_NOT_OVER},
-	    [N1] = {"n1", layer->hidden, PP_NOT_OVER},
-	    [Q] = {"q", query_width(layer), PP_NOT_OVER},
-	    [K] = {"k", key_width(layer), PP_NOT_OVER},
-	    [V] = {"v", key_width(layer), PP_NOT_OVER},
-	    [O] = {"o", query_width(layer), PP_NOT_OVER},
-	    [LSE] = {"lse", layer->heads, PP_NOT_OVER},
-	    [X2] = {"x2", layer->hidden, PP_NOT_OVER},
-	    [MEAN2] = {"mean2", layer->rms ? 0 : 1, PP_NOT_OVER},
-	    [RSTD2] = {"rstd2", 1, PP_NOT_OVER},
-	    [N2] = {"n2", layer->hidden, PP_NOT_OVER},
-	    [F] = {"f", layer->ffn, PP_NOT_OVER},
-	    [G] = {"g", layer->ffn, PP_NOT_OVER},
-	    [DY] = {"dy", layer->hidden, PP_NOT_OVER},
+	    [X] = {"x", layer->hidden, PP_NO_PART},
+	    [MEAN1] = {"mean1", layer->rms ? 0 : 1, PP_NO_PART},
+	    [RSTD1] = {"rstd1", 1, PP_NO_PART},
+	    [N1] = {"n1", layer->hidden, PP_NO_PART},
+	    [Q] = {"q", query_width(layer), PP_NO_PART},
+	    [K] = {"k", key_width(layer), PP_NO_PART},
+	    [V] = {"v", key_width(layer), PP_NO_PART},
+	    [O] = {"o", query_width(layer), PP_NO_PART},
+	    [LSE] = {"lse", layer->heads, PP_NO_PART},
+	    [X2] = {"x2", layer->hidden, PP_NO_PART},
+	    [MEAN2] = {"mean2", layer->rms ? 0 : 1, PP_NO_PART},
+	    [RSTD2] = {"rstd2", 1, PP_NO_PART},
+	    [N2] = {"n2", layer->hidden, PP_NO_PART},
+	    [F] = {"f", layer->ffn, PP_NO_PART},
+	    [G] = {"g", layer->ffn, PP_NO_PART},
+	    [DY] = {"dy", layer->hidden, PP_NO_PART},
 	    [DF] = {"df", layer->ffn, F},
-	    [DN2] = {"dn2", layer->hidden, PP_NOT_OVER},
-	    [DX2] = {"dx2", layer->hidden, PP_NOT_OVER},
+	    [DN2] = {"dn2", layer->hidden, PP_NO_PART},
+	    [DX2] = {"dx2", layer->hidden, PP_NO_PART},
 	    [DQ] = {"dq", query_width(layer), Q},
 	    [DK] = {"dk", key_width(layer), K},
 	    [DV] = {"dv", key_width(layer), V},
-	    [DN1] = {"dn1", layer->hidden, PP_NOT_OVER},
+	    [DN1] = {"dn1", layer->hidden, PP_NO_PART},
 	};
 	for (unsigned i = 0; i < PART_COUNT; i++) {
 		bool statistic = i == MEAN1 || i == RSTD1 || i == MEAN2 || i == RSTD2 || i == LSE;
@@ -129,6 +129,106 @@ static void count(const struct pp_layer *layer, const struct pp_shape *shape, st
 	counts->output_bytes = pp_traffic_rows(shape, 1, layer->hidden);
 }
 
+static void add(struct pp_layer_build *build, uint32_t a, uint32_t b, uint32_t y)
+{
+	pp_body_emit(build->body, (struct pp_body_instr){.op = PP_BODY_ADD, .operand = {a, b, y}});
+}
+
+static void add_dx(struct pp_layer_build *build, uint32_t a, uint32_t b, uint32_t y)
+{
+	pp_emit_dx(build, (struct pp_body_instr){.op = PP_BODY_ADD, .operand = {a, b, y}});
+}
+
+static void forward(struct pp_layer_build *build)
+{
+	const struct pp_layer *layer = build->layer;
+	uint32_t x = build->input, n1 = pp_part(build, N1), x2 = pp_part(build, X2), n2 = pp_part(build, N2);
+	uint32_t f = pp_part(build, F), g = pp_part(build, G), y = build->output;
+	pp_norm(build, NORM1_WEIGHT, MEAN1, x, n1);
+	pp_linear(build, Q_WEIGHT, n1, pp_part(build, Q));
+	pp_linear(build, K_WEIGHT, n1, pp_part(build, K));
+	pp_linear(build, V_WEIGHT, n1, pp_part(build, V));
+	pp_body_emit(build->body, (struct pp_body_instr){
+	    .op = PP_BODY_ATTN,
+	    .operand = {pp_part(build, Q), pp_part(build, K), pp_part(build, V), pp_part(build, O), pp_part(build, LSE)},
+	    .imm = {build->shape.seq, layer->heads, layer->kv_heads, layer->window}});
+	pp_linear(build, O_WEIGHT, pp_part(build, O), x2);
+	add(build, x, x2, x2);
+	pp_norm(build, NORM2_WEIGHT, MEAN2, x2, n2);
+	pp_linear(build, FC1_WEIGHT, n2, f);
+	pp_body_emit(build->body, (struct pp_body_instr){.op = PP_BODY_ACT, .operand = {f, g}, .imm = {layer->act}});
+	pp_linear(build, FC2_WEIGHT, g, y);
+	add(build, x2, y, y);
+}
+
+/* Gradient of x2 and of the MLP's parameters. The gradient of g is needed no longer than the activation's own step:
+ * the fused form overwrites it with df; I keeps it apart because its df takes over f. */
+static void mlp_backward(struct pp_layer_build *build)
+{
+	uint32_t dy = build->dy, df = pp_part(build, DF), dn2 = pp_part(build, DN2), dx2 = pp_part(build, DX2);
+	uint32_t x2 = pp_part(build, X2), dg = build->body->phase == PP_PHASE_B ? df : pp_temporary(build, "dg", build->layer->ffn);
+	pp_linear_dx(build, FC2_WEIGHT, dy, dg);
+	pp_linear_dw(build, FC2_WEIGHT, dy, pp_part(build, G));
+	pp_emit_dx(build, (struct pp_body_instr){.op = PP_BODY_ACT_DX, .operand = {dg, pp_part(build, F), df}, .imm = {build->layer->act}});
+	pp_linear_dx(build, FC1_WEIGHT, df, dn2);
+	pp_linear_dw(build, FC1_WEIGHT, df, pp_part(build, N2));
+	pp_norm_dx(build, NORM2_WEIGHT, MEAN2, dn2, x2, dx2);
+	pp_norm_dw(build, NORM2_WEIGHT, MEAN2, dn2, x2);
+	add_dx(build, dy, dx2, dx2);
+}
+
+/* Gradients of q, k, v. The attention gradient reads q, k, v to its end, so I makes them in workspace and then moves
+ * them onto the bytes of q, k, v. */
+static void attention_core_backward(struct pp_layer_build *build, uint32_t output_gradient)
+{
+	static const unsigned parts[3] = {DQ, DK, DV};
+	static const char *const names[3] = {"dq_new", "dk_new", "dv_new"};
+	const struct pp_layer *layer = build->layer;
+	uint32_t made[3];
+	for (unsigned i = 0; i < 3; i++)
+		made[i] = build->body->phase == PP_PHASE_I ? pp_temporary(build, names[i], build->layout.parts[parts[i]].columns)
+		                                           : pp_part(build, parts[i]);
+	pp_emit_dx(build, (struct pp_body_instr){
+	    .op = PP_BODY_ATTN_DX,
+	    .operand = {output_gradient, pp_part(build, Q), pp_part(build, K), pp_part(build, V), pp_part(build, O),
+	                pp_part(build, LSE), made[0], made[1], made[2]},
+	    .imm = {build->shape.seq, layer->heads, layer->kv_heads, layer->window}});
+	for (unsigned i = 0; i < 3; i++)
+		if (build->body->phase == PP_PHASE_I)
+			pp_body_emit(build->body, (struct pp_body_instr){.op = PP_BODY_COPY, .operand = {made[i], pp_part(build, parts[i])}});
+}
+
+/* Gradient of x and of attention's parameters. */
+static void attention_backward(struct pp_layer_build *build)
+{
+	uint32_t x = pp_part(build, X), n1 = pp_part(build, N1), dn1 = pp_part(build, DN1), dx2 = pp_part(build, DX2);
+	uint32_t output_gradient = pp_temporary(build, "do", query_width(build->layer));
+	uint32_t share = pp_temporary(build, "dn1_share", build->layer->hidden);
+	pp_linear_dx(build, O_WEIGHT, dx2, output_gradient);
+	pp_linear_dw(build, O_WEIGHT, dx2, pp_part(build, O));
+	attention_core_backward(build, output_gradient);
+	pp_linear_dx(build, Q_WEIGHT, pp_part(build, DQ), dn1);
+	pp_linear_dw(build, Q_WEIGHT, pp_part(build, DQ), n1);
+	pp_linear_dx(build, K_WEIGHT, pp_part(build, DK), share);
+	pp_linear_dw(build, K_WEIGHT, pp_part(build, DK), n1);
+	add_dx(build, dn1, share, dn1);
+	pp_linear_dx(build, V_WEIGHT, pp_part(build, DV), share);
+	pp_linear_dw(build, V_WEIGHT, pp_part(build, DV), n1);
+	add_dx(build, dn1, share, dn1);
+	pp_norm_dw(build, NORM1_WEIGHT, MEAN1, dn1, x);
+	if (build->dx == PP_NULL)
+		return;
+	pp_norm_dx(build, NORM1_WEIGHT, MEAN1, dn1, x, build->dx);
+	add_dx(build, dx2, build->dx, build->dx);
+}
+
+static void backward(struct pp_layer_build *build)
+{
+	mlp_backward(build);
+	attention_backward(build);
+}
+
 const struct pp_kind pp_kind_block = {
-    .name = "block", .wants_input = true, .makes_hidden = true, .params = params, .parts = parts, .count = count,
+    .name = "block", .wants_input = true, .makes_hidden = true, .gradient_part = DY,
+    .params = params, .parts = parts, .count = count, .forward = forward, .backward = backward,
 };

@@ -1,6 +1,6 @@
 /* Layer kind `custom`: given sizes and times, no mathematics. It sleeps for its time; the hidden state of trained
  * layers around it passes through; where only custom layers meet, the boundary message is as long as it says. */
-#include "layer_kind.h"
+#include "body_builder.h"
 
 enum { KEPT };
 
@@ -15,7 +15,7 @@ static void parts(const struct pp_layer *layer, const struct pp_shape *shape, st
 {
 	(void)shape;
 	list[KEPT] = (struct pp_part){.name = "kept", .rows = pp_plus(layer->custom.activation, 3) / 4, .columns = 1, .dtype = PP_F32,
-	                              .over = PP_NOT_OVER};
+	                              .over = PP_NO_PART};
 }
 
 /* F, I and W cost `flops` each, unless the time of the phase is given (language 4, Layers). */
@@ -35,6 +35,14 @@ static void count(const struct pp_layer *layer, const struct pp_shape *shape, st
 	counts->output_bytes = custom->output;
 }
 
+static void sleep_for(struct pp_layer_build *build)
+{
+	uint64_t nanoseconds = build->ticks[build->body->phase];
+	if (nanoseconds)
+		pp_body_emit(build->body, (struct pp_body_instr){.op = PP_BODY_SLEEP, .imm = {nanoseconds}});
+}
+
 const struct pp_kind pp_kind_custom = {
-    .name = "custom", .params = params, .parts = parts, .count = count,
+    .name = "custom", .gradient_part = PP_NO_PART,
+    .params = params, .parts = parts, .count = count, .forward = sleep_for, .backward = sleep_for,
 };

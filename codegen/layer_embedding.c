@@ -1,5 +1,5 @@
 /* Layer kind `embedding`: token vectors plus learned positions. No input, hence no input gradient. */
-#include "layer_kind.h"
+#include "body_builder.h"
 
 enum { WEIGHT, POSITION };
 enum { DY };
@@ -16,7 +16,7 @@ static void params(const struct pp_layer *layer, struct pp_param *list)
 static void parts(const struct pp_layer *layer, const struct pp_shape *shape, struct pp_part *list)
 {
 	list[DY] = (struct pp_part){.name = "dy", .rows = shape->tokens, .columns = layer->hidden, .dtype = (uint8_t)shape->dtype,
-	                            .weight_pass = true, .over = PP_NOT_OVER};
+	                            .weight_pass = true, .over = PP_NO_PART};
 }
 
 /* A look-up has no FLOPs (cost model 1.2). F reads a row of both tables and writes their sum for each token; W reads
@@ -30,6 +30,23 @@ static void count(const struct pp_layer *layer, const struct pp_shape *shape, st
 	counts->output_bytes = pp_times(values, size);
 }
 
+static void forward(struct pp_layer_build *build)
+{
+	pp_body_emit(build->body, (struct pp_body_instr){
+	    .op = PP_BODY_EMBED,
+	    .operand = {build->ids, pp_weight(build, WEIGHT), pp_weight(build, POSITION), build->output},
+	    .imm = {build->shape.seq}});
+}
+
+static void backward(struct pp_layer_build *build)
+{
+	pp_emit_dw(build, (struct pp_body_instr){
+	    .op = PP_BODY_EMBED_DW,
+	    .operand = {build->ids, build->dy, pp_grad(build, WEIGHT), pp_grad(build, POSITION)},
+	    .imm = {build->shape.seq}});
+}
+
 const struct pp_kind pp_kind_embedding = {
-    .name = "embedding", .makes_hidden = true, .params = params, .parts = parts, .count = count,
+    .name = "embedding", .makes_hidden = true, .gradient_part = DY,
+    .params = params, .parts = parts, .count = count, .forward = forward, .backward = backward,
 };

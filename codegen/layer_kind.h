@@ -35,16 +35,17 @@ struct pp_part {
 	uint64_t rows, columns;
 	uint8_t dtype;
 	bool weight_pass;
-	uint8_t over; /* the part whose bytes it takes over, or PP_NOT_OVER */
+	uint8_t over; /* the part whose bytes it takes over, or PP_NO_PART */
 };
-enum { PP_NOT_OVER = 255 };
+enum { PP_NO_PART = 255 };
 
 struct pp_layer_build;
 
 struct pp_kind {
 	const char *name;
-	bool wants_input;  /* keeps its input in the stash: part 0 */
-	bool makes_hidden; /* its output is the hidden state [tokens, hidden] */
+	bool wants_input;      /* keeps its input in the stash: part 0 */
+	bool makes_hidden;     /* its output is the hidden state [tokens, hidden] */
+	uint8_t gradient_part; /* the part that holds the gradient of its output, or PP_NO_PART: it has none */
 	/* Fill in the list (zeroed by the caller); its order is the order of tensor ids. */
 	void (*params)(const struct pp_layer *layer, struct pp_param *params);
 	/* Fill in the parts (zeroed by the caller). */
@@ -82,6 +83,25 @@ struct pp_flow {
  * first). A custom layer passes the hidden state on; elsewhere it sends as many bytes as it says. */
 struct pp_flow pp_flow_after(const struct pp_layer *layer, const struct pp_shape *shape, struct pp_flow before);
 uint64_t pp_flow_bytes(const struct pp_flow *flow);
+
+/* Which tensors and uses the parameters of each layer are; PP_NULL where it has none. One per layer, in the arena. */
+struct pp_layer_tensors {
+	uint32_t tensor[PP_PARAMS_MAX], use[PP_PARAMS_MAX];
+};
+struct pp_layer_tensors *pp_layer_tensors_make(struct pp_arena *arena, const struct pp_model *model, uint32_t *tensor_count,
+                                               uint32_t *use_count);
+
+/* Make the static slots of every rank, all but the workspace, and bind the uses to them. */
+void pp_static_slots_build(struct pp_program *program, const struct pp_spec *spec, const struct pp_stages *stages);
+
+/* Whether all shapes of the layer fit the registers of a body, and its share of the stash its 64 bits. */
+bool pp_layer_fits(const struct pp_layer *layer, const struct pp_shape *shape);
+
+/* Workspace of the layer's bodies, the larger of both forms, where it stands between others in a stage. requires: it fits. */
+uint64_t pp_layer_work_bytes(const struct pp_layer *layer, uint32_t microbatch, enum pp_dtype dtype);
+
+/* block.3 or emb: what the names of a layer's tensors and registers begin with. */
+const char *pp_layer_prefix(struct pp_arena *arena, const struct pp_layer *layer);
 
 /* Products and sums of sizes; they stop at UINT64_MAX instead of wrapping. */
 static inline uint64_t pp_times(uint64_t a, uint64_t b)

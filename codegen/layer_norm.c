@@ -1,5 +1,5 @@
 /* Layer kind `norm`: one normalisation of the hidden state, before the head. */
-#include "layer_kind.h"
+#include "body_builder.h"
 #include "layer_traffic.h"
 
 enum { WEIGHT, BIAS };
@@ -16,12 +16,12 @@ static void params(const struct pp_layer *layer, struct pp_param *list)
 static void parts(const struct pp_layer *layer, const struct pp_shape *shape, struct pp_part *list)
 {
 	uint8_t dtype = (uint8_t)shape->dtype;
-	list[X] = (struct pp_part){.name = "x", .rows = shape->tokens, .columns = layer->hidden, .dtype = dtype, .over = PP_NOT_OVER};
+	list[X] = (struct pp_part){.name = "x", .rows = shape->tokens, .columns = layer->hidden, .dtype = dtype, .over = PP_NO_PART};
 	if (!layer->rms)
-		list[MEAN] = (struct pp_part){.name = "mean", .rows = shape->tokens, .columns = 1, .dtype = PP_F32, .over = PP_NOT_OVER};
-	list[RSTD] = (struct pp_part){.name = "rstd", .rows = shape->tokens, .columns = 1, .dtype = PP_F32, .over = PP_NOT_OVER};
+		list[MEAN] = (struct pp_part){.name = "mean", .rows = shape->tokens, .columns = 1, .dtype = PP_F32, .over = PP_NO_PART};
+	list[RSTD] = (struct pp_part){.name = "rstd", .rows = shape->tokens, .columns = 1, .dtype = PP_F32, .over = PP_NO_PART};
 	list[DY] = (struct pp_part){.name = "dy", .rows = shape->tokens, .columns = layer->hidden, .dtype = dtype,
-	                            .weight_pass = true, .over = PP_NOT_OVER};
+	                            .weight_pass = true, .over = PP_NO_PART};
 }
 
 /* Bound by memory in all phases (cost model 1.7). */
@@ -33,6 +33,19 @@ static void count(const struct pp_layer *layer, const struct pp_shape *shape, st
 	counts->output_bytes = pp_traffic_rows(shape, 1, layer->hidden);
 }
 
+static void forward(struct pp_layer_build *build)
+{
+	pp_norm(build, WEIGHT, MEAN, build->input, build->output);
+}
+
+static void backward(struct pp_layer_build *build)
+{
+	if (build->dx != PP_NULL)
+		pp_norm_dx(build, WEIGHT, MEAN, build->dy, pp_part(build, X), build->dx);
+	pp_norm_dw(build, WEIGHT, MEAN, build->dy, pp_part(build, X));
+}
+
 const struct pp_kind pp_kind_norm = {
-    .name = "norm", .wants_input = true, .makes_hidden = true, .params = params, .parts = parts, .count = count,
+    .name = "norm", .wants_input = true, .makes_hidden = true, .gradient_part = DY,
+    .params = params, .parts = parts, .count = count, .forward = forward, .backward = backward,
 };

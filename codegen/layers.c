@@ -33,7 +33,7 @@ void pp_part_layout_make(const struct pp_layer *layer, const struct pp_shape *sh
 		layout->offset[i] = UINT64_MAX;
 		if (part->rows == 0 || (part->weight_pass && !split))
 			continue;
-		if (part->weight_pass && part->over != PP_NOT_OVER) {
+		if (part->weight_pass && part->over != PP_NO_PART) {
 			assert(part->over < i && part_bytes(part) == part_bytes(&layout->parts[part->over]));
 			layout->offset[i] = layout->offset[part->over];
 			continue;
@@ -41,6 +41,25 @@ void pp_part_layout_make(const struct pp_layer *layer, const struct pp_shape *sh
 		layout->offset[i] = layout->bytes;
 		layout->bytes = pp_plus(layout->bytes, part_bytes(part));
 	}
+}
+
+bool pp_layer_fits(const struct pp_layer *layer, const struct pp_shape *shape)
+{
+	struct pp_part_layout layout;
+	struct pp_param params[PP_PARAMS_MAX] = {0};
+	pp_part_layout_make(layer, shape, true, &layout);
+	pp_kinds[layer->kind]->params(layer, params);
+	uint64_t widest = shape->tokens;
+	for (unsigned i = 0; i < PP_PARTS_MAX; i++)
+		if (layer->kind != PP_LAYER_CUSTOM) /* its part is no register */
+			widest = widest > layout.parts[i].columns ? widest : layout.parts[i].columns;
+	for (unsigned i = 0; i < PP_PARAMS_MAX; i++) {
+		widest = widest > params[i].rows ? widest : params[i].rows;
+		widest = widest > params[i].columns ? widest : params[i].columns;
+	}
+	struct pp_flow hidden = {PP_FLOW_HIDDEN, 0, shape->tokens, layer->hidden}, none = {.kind = PP_FLOW_NONE};
+	struct pp_flow after = pp_flow_after(layer, shape, layer->kind == PP_LAYER_CUSTOM ? none : hidden);
+	return widest <= UINT32_MAX && layout.bytes <= INT64_MAX && pp_times(after.rows, after.columns) <= UINT32_MAX;
 }
 
 static uint64_t parameter_total(const struct pp_layer *layer)
@@ -68,6 +87,7 @@ void pp_layer_count(const struct pp_layer *layer, uint32_t microbatch, enum pp_d
 	counts->params = parameter_total(layer);
 	counts->stash_bytes = fused.bytes;
 	counts->split_bytes = split.bytes - fused.bytes;
+	counts->work_bytes = pp_layer_fits(layer, &shape) ? pp_layer_work_bytes(layer, microbatch, dtype) : UINT64_MAX;
 	pp_kinds[layer->kind]->count(layer, &shape, counts);
 	sum_backward(counts->matmul_flops);
 	sum_backward(counts->attention_flops);

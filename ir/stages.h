@@ -13,7 +13,7 @@ struct pp_layer_counts {
 	uint64_t memory_bytes[PP_PHASE_COUNT];  /* traffic of the memory-bound ops */
 	uint64_t stash_bytes;                   /* kept from F to backward */
 	uint64_t split_bytes;                   /* what the split form (I, W) adds to the stash, until W */
-	uint64_t work_bytes;                    /* workspace of its bodies, as if alone in a stage: the larger of both forms */
+	uint64_t work_bytes;                    /* workspace of its backward between other layers, the larger of both forms */
 	uint64_t output_bytes;                  /* boundary message after this layer */
 	uint64_t fixed_ns[PP_PHASE_COUNT];      /* custom layers with given times */
 };

@@ -1,0 +1,248 @@
+/* One body: registers, instructions, workspace.
+ *
+ * requires: registers are written before they are read, in the order of the instructions; sizes that fit (the shapes of
+ *           a checked model).
+ * ensures:  registers in the order of their making, only those in use; workspace registers that are live together do
+ *           not overlap; the same input gives the same bytes. */
+#include "body_builder.h"
+
+#include <assert.h>
+#include <string.h>
+
+uint32_t pp_body_reg(struct pp_body_builder *body, struct pp_reg reg)
+{
+	*PP_PUSH(body->arena, &body->regs, &body->reg_count, &body->reg_capacity, struct pp_reg) = reg;
+	return (uint32_t)body->reg_count - 1;
+}
+
+void pp_body_emit(struct pp_body_builder *body, struct pp_body_instr instr)
+{
+	struct pp_body_op_info info = pp_body_op_info((enum pp_body_op)instr.op);
+	unsigned count = info.input_count + info.output_count;
+	for (unsigned i = 0; i < count; i++)
+		assert(instr.operand[i] < body->reg_count || (info.optional & 1u << i && instr.operand[i] == PP_NULL));
+	for (unsigned i = count; i < PP_BODY_OPERANDS_MAX; i++)
+		instr.operand[i] = PP_NULL;
+	*PP_PUSH(body->arena, &body->items, &body->count, &body->capacity, struct pp_body_instr) = instr;
+}
+
+/* ---- workspace --------------------------------------------------------------------------------------- */
+
+struct lifetime {
+	uint32_t first, last; /* instructions; first PP_NULL: not used */
+};
+
+static struct lifetime *lifetimes_find(const struct pp_body_builder *body)
+{
+	struct lifetime *lives = PP_NEW_ARRAY(body->arena, struct lifetime, body->reg_count);
+	for (size_t r = 0; r < body->reg_count; r++)
+		lives[r].first = PP_NULL;
+	for (uint32_t i = 0; i < body->count; i++) {
+		for (unsigned k = 0; k < PP_BODY_OPERANDS_MAX; k++) {
+			uint32_t reg = body->items[i].operand[k];
+			if (reg == PP_NULL)
+				continue;
+			if (lives[reg].first == PP_NULL)
+				lives[reg].first = i;
+			lives[reg].last = i;
+		}
+	}
+	return lives;
+}
+
+static uint64_t reg_bytes(const struct pp_reg *reg)
+{
+	uint64_t bytes = (uint64_t)reg->rows * reg->columns * pp_dtype_size[reg->dtype];
+	return (bytes + PP_PART_ALIGN - 1) / PP_PART_ALIGN * PP_PART_ALIGN;
+}
+
+/* Live workspace registers, ascending by offset. Few are live at once: the residual gradient and those of one layer. */
+struct live_set {
+	uint32_t *regs;
+	size_t count, capacity;
+};
+
+/* Put a register into the lowest gap that holds it. */
+static void place(struct pp_body_builder *body, struct live_set *live, uint32_t reg)
+{
+	uint64_t bytes = reg_bytes(&body->regs[reg]), offset = 0;
+	size_t at = 0;
+	for (; at < live->count; at++) {
+		const struct pp_reg *next = &body->regs[live->regs[at]];
+		if (offset + bytes <= next->offset)
+			break;
+		offset = next->offset + reg_bytes(next);
+	}
+	body->regs[reg].offset = offset;
+	PP_PUSH(body->arena, &live->regs, &live->count, &live->capacity, uint32_t);
+	memmove(live->regs + at + 1, live->regs + at, (live->count - 1 - at) * sizeof *live->regs);
+	live->regs[at] = reg;
+}
+
+static void retire(struct live_set *live, const struct lifetime *lives, uint32_t now)
+{
+	size_t kept = 0;
+	for (size_t i = 0; i < live->count; i++)
+		if (lives[live->regs[i]].last >= now)
+			live->regs[kept++] = live->regs[i];
+	live->count = kept;
+}
+
+static uint64_t workspace_place(struct pp_body_builder *body, const struct lifetime *lives)
+{
+	struct live_set live = {0};
+	uint64_t high = 0;
+	for (uint32_t i = 0; i < body->count; i++) {
+		retire(&live, lives, i);
+		for (unsigned k = 0; k < PP_BODY_OPERANDS_MAX; k++) {
+			uint32_t reg = body->items[i].operand[k];
+			if (reg == PP_NULL || body->regs[reg].base != PP_BASE_WORK || lives[reg].first != i)
+				continue;
+			bool placed = false; /* earlier in this instruction */
+			for (unsigned j = 0; j < k; j++)
+				placed |= body->items[i].operand[j] == reg;
+			if (placed)
+				continue;
+			place(body, &live, reg);
+			uint64_t end = body->regs[reg].offset + reg_bytes(&body->regs[reg]);
+			high = end > high ? end : high;
+		}
+	}
+	return high;
+}
+
+static void unused_drop(struct pp_body_builder *body, const struct lifetime *lives)
+{
+	uint32_t *renumbered = PP_NEW_ARRAY(body->arena, uint32_t, body->reg_count);
+	uint32_t kept = 0;
+	for (size_t r = 0; r < body->reg_count; r++) {
+		if (lives[r].first == PP_NULL)
+			continue;
+		renumbered[r] = kept;
+		body->regs[kept++] = body->regs[r];
+	}
+	body->reg_count = kept;
+	for (size_t i = 0; i < body->count; i++)
+		for (unsigned k = 0; k < PP_BODY_OPERANDS_MAX; k++)
+			if (body->items[i].operand[k] != PP_NULL)
+				body->items[i].operand[k] = renumbered[body->items[i].operand[k]];
+}
+
+void pp_body_finish(struct pp_body_builder *body, struct pp_body *out)
+{
+	const struct lifetime *lives = lifetimes_find(body);
+	uint64_t work_bytes = workspace_place(body, lives);
+	unused_drop(body, lives);
+	*out = (struct pp_body){.stage = body->stage, .phase = (uint8_t)body->phase, .regs = body->regs,
+	                        .reg_count = (uint32_t)body->reg_count, .items = body->items, .count = (uint32_t)body->count,
+	                        .work_bytes = work_bytes};
+}
+
+/* ---- for layer kinds ----------------------------------------------------------------------------------- */
+
+static const char *name_of(struct pp_layer_build *build, const char *part)
+{
+	return pp_arena_printf(build->body->arena, "%s.%s", build->prefix, part);
+}
+
+uint32_t pp_part(struct pp_layer_build *build, unsigned index)
+{
+	const struct pp_part *part = &build->layout.parts[index];
+	if (part->rows == 0 || build->part_reg[index] != PP_NULL)
+		return build->part_reg[index];
+	bool in_workspace = part->weight_pass && build->body->phase == PP_PHASE_B;
+	build->part_reg[index] = pp_body_reg(build->body, (struct pp_reg){
+	    .name = name_of(build, part->name),
+	    .base = in_workspace ? PP_BASE_WORK : PP_BASE_STASH,
+	    .dtype = part->dtype,
+	    .slot = PP_NULL,
+	    .rows = (uint32_t)part->rows,
+	    .columns = (uint32_t)part->columns,
+	    .offset = in_workspace ? 0 : build->stash_offset + build->layout.offset[index],
+	});
+	return build->part_reg[index];
+}
+
+static uint32_t parameter_reg(struct pp_layer_build *build, const struct pp_param *param, bool grad, uint32_t slot)
+{
+	return pp_body_reg(build->body, (struct pp_reg){
+	    .name = pp_arena_printf(build->body->arena, "%s.%s%s", build->prefix, param->suffix, grad ? ".grad" : ""),
+	    .base = grad ? PP_BASE_GRAD : PP_BASE_WEIGHT,
+	    .dtype = (uint8_t)(grad ? PP_F32 : build->shape.dtype),
+	    .slot = slot,
+	    .rows = (uint32_t)param->rows,
+	    .columns = param->columns ? (uint32_t)param->columns : 1,
+	});
+}
+
+uint32_t pp_weight(struct pp_layer_build *build, unsigned param)
+{
+	if (build->params[param].rows && build->weight_reg[param] == PP_NULL)
+		build->weight_reg[param] = parameter_reg(build, &build->params[param], false, build->weight_slot[param]);
+	return build->weight_reg[param];
+}
+
+uint32_t pp_grad(struct pp_layer_build *build, unsigned param)
+{
+	if (build->params[param].rows && build->grad_reg[param] == PP_NULL)
+		build->grad_reg[param] = parameter_reg(build, &build->params[param], true, build->grad_slot[param]);
+	return build->grad_reg[param];
+}
+
+uint32_t pp_temporary(struct pp_layer_build *build, const char *name, uint64_t columns)
+{
+	return pp_body_reg(build->body, (struct pp_reg){.name = name_of(build, name), .base = PP_BASE_WORK,
+	                                                .dtype = (uint8_t)build->shape.dtype, .slot = PP_NULL,
+	                                                .rows = (uint32_t)build->shape.tokens, .columns = (uint32_t)columns});
+}
+
+void pp_emit_dx(struct pp_layer_build *build, struct pp_body_instr instr)
+{
+	if (build->body->phase != PP_PHASE_W)
+		pp_body_emit(build->body, instr);
+}
+
+void pp_emit_dw(struct pp_layer_build *build, struct pp_body_instr instr)
+{
+	if (build->body->phase != PP_PHASE_I)
+		pp_body_emit(build->body, instr);
+}
+
+void pp_linear(struct pp_layer_build *build, unsigned param, uint32_t x, uint32_t y)
+{
+	pp_body_emit(build->body, (struct pp_body_instr){.op = PP_BODY_LINEAR, .operand = {x, pp_weight(build, param), pp_weight(build, param + 1), y}});
+}
+
+void pp_linear_dx(struct pp_layer_build *build, unsigned param, uint32_t dy, uint32_t dx)
+{
+	pp_emit_dx(build, (struct pp_body_instr){.op = PP_BODY_LINEAR_DX, .operand = {dy, pp_weight(build, param), dx}});
+}
+
+void pp_linear_dw(struct pp_layer_build *build, unsigned param, uint32_t dy, uint32_t x)
+{
+	pp_emit_dw(build, (struct pp_body_instr){.op = PP_BODY_LINEAR_DW, .operand = {dy, x, pp_grad(build, param), pp_grad(build, param + 1)}});
+}
+
+void pp_norm(struct pp_layer_build *build, unsigned param, unsigned mean, uint32_t x, uint32_t y)
+{
+	pp_body_emit(build->body, (struct pp_body_instr){
+	    .op = PP_BODY_NORM,
+	    .operand = {x, pp_weight(build, param), pp_weight(build, param + 1), y, pp_part(build, mean), pp_part(build, mean + 1)},
+	    .imm = {build->layer->rms}});
+}
+
+void pp_norm_dx(struct pp_layer_build *build, unsigned param, unsigned mean, uint32_t dy, uint32_t x, uint32_t dx)
+{
+	pp_emit_dx(build, (struct pp_body_instr){
+	    .op = PP_BODY_NORM_DX,
+	    .operand = {dy, x, pp_weight(build, param), pp_part(build, mean), pp_part(build, mean + 1), dx},
+	    .imm = {build->layer->rms}});
+}
+
+void pp_norm_dw(struct pp_layer_build *build, unsigned param, unsigned mean, uint32_t dy, uint32_t x)
+{
+	pp_emit_dw(build, (struct pp_body_instr){
+	    .op = PP_BODY_NORM_DW,
+	    .operand = {dy, x, pp_part(build, mean), pp_part(build, mean + 1), pp_grad(build, param), pp_grad(build, param + 1)},
+	    .imm = {build->layer->rms}});
+}

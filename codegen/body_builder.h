@@ -1,0 +1,69 @@
+/* Writes one body: registers, instructions, and at the end the workspace. Used by bodies.c (whole stages) and by the
+ * layer kinds (one layer at a time, through struct pp_layer_build). */
+#ifndef PP_BODY_BUILDER_H
+#define PP_BODY_BUILDER_H
+
+#include "layer_kind.h"
+
+struct pp_body_builder {
+	struct pp_arena *arena;
+	uint32_t stage;
+	enum pp_phase phase;
+	struct pp_reg *regs;
+	size_t reg_count, reg_capacity;
+	struct pp_body_instr *items;
+	size_t count, capacity;
+};
+
+/* A new register; `reg.name` must be unique in the body. */
+uint32_t pp_body_reg(struct pp_body_builder *body, struct pp_reg reg);
+
+/* Append an instruction; operands that the op does not have need not be set. */
+void pp_body_emit(struct pp_body_builder *body, struct pp_body_instr instr);
+
+/* Drop registers that no instruction names, give those in workspace their bytes by lifetime (first fit in order of
+ * first use), and leave the result in *out. */
+void pp_body_finish(struct pp_body_builder *body, struct pp_body *out);
+
+/* What a layer kind sees while it writes its instructions. */
+struct pp_layer_build {
+	struct pp_body_builder *body;
+	const struct pp_layer *layer;
+	struct pp_shape shape;
+	const char *prefix;              /* of names: block.3 */
+	struct pp_part_layout layout;    /* of the stage's stash form */
+	uint64_t stash_offset;           /* of the layer's share */
+	struct pp_param params[PP_PARAMS_MAX];
+	uint32_t weight_slot[PP_PARAMS_MAX], grad_slot[PP_PARAMS_MAX];
+	uint32_t part_reg[PP_PARTS_MAX], weight_reg[PP_PARAMS_MAX], grad_reg[PP_PARAMS_MAX]; /* made on demand */
+	uint32_t input, output;          /* F: values; output PP_NULL: the kind has none */
+	uint32_t dy, dx;                 /* backward: gradients of output and input; dx PP_NULL: not wanted */
+	uint32_t ids, labels, loss;
+	const uint64_t *ticks;           /* per phase, for custom layers */
+	bool mb_mean;
+};
+
+/* The register of a part (PP_NULL when the layer has none): in the stash, or in workspace for a weight-pass part of
+ * the fused form. */
+uint32_t pp_part(struct pp_layer_build *build, unsigned part);
+/* A weight, and its gradient for this use; PP_NULL when the layer has none. */
+uint32_t pp_weight(struct pp_layer_build *build, unsigned param);
+uint32_t pp_grad(struct pp_layer_build *build, unsigned param);
+/* A register in workspace, tokens x columns in the dtype of activations. */
+uint32_t pp_temporary(struct pp_layer_build *build, const char *name, uint64_t columns);
+
+/* Instructions of the input gradient (kept in B and I) and of the weight gradient (kept in B and W). */
+void pp_emit_dx(struct pp_layer_build *build, struct pp_body_instr instr);
+void pp_emit_dw(struct pp_layer_build *build, struct pp_body_instr instr);
+
+/* Linear layers: weight `param`, bias `param + 1`. */
+void pp_linear(struct pp_layer_build *build, unsigned param, uint32_t x, uint32_t y);
+void pp_linear_dx(struct pp_layer_build *build, unsigned param, uint32_t dy, uint32_t dx);
+void pp_linear_dw(struct pp_layer_build *build, unsigned param, uint32_t dy, uint32_t x);
+
+/* Norms: gamma `param`, beta `param + 1`; statistics in parts `mean` and `mean + 1`. */
+void pp_norm(struct pp_layer_build *build, unsigned param, unsigned mean, uint32_t x, uint32_t y);
+void pp_norm_dx(struct pp_layer_build *build, unsigned param, unsigned mean, uint32_t dy, uint32_t x, uint32_t dx);
+void pp_norm_dw(struct pp_layer_build *build, unsigned param, unsigned mean, uint32_t dy, uint32_t x);
+
+#endif
