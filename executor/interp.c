@@ -1,0 +1,280 @@
+/* Fetch and dispatch over one stream.
+ *
+ * Requires: a verified program whose slots are placed, a device and a bound endpoint of the same rank.
+ * Ensures: instructions run in order; a rank goes on after a wait only when the post has completed, or the step fails
+ * with a status. */
+#include "interp.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+typedef bool handler(struct pp_interp *interp, const struct pp_instr *instr);
+
+/* ---- waiting ----------------------------------------------------------------------------------------- */
+
+static bool gave_up(struct pp_interp *interp)
+{
+	return pp_fail(interp->status, PP_EXIT_RUN, "%s", interp->transport->failure(interp->endpoint));
+}
+
+static bool expired(struct pp_interp *interp)
+{
+	return pp_fail(interp->status, PP_EXIT_RUN, "waited longer than %.0f s", (double)interp->watch->timeout * 1e-9);
+}
+
+/* Handlers are named after the enumerators in ops.def. */
+
+static bool run_WAIT(struct pp_interp *interp, const struct pp_instr *instr)
+{
+	struct pp_pause pause = {0};
+	for (;;) {
+		enum pp_progress progress = interp->transport->test(interp->endpoint, instr->a[0], instr->a[1]);
+		if (progress == PP_DONE)
+			return true;
+		if (progress == PP_FAILED)
+			return gave_up(interp);
+		if (!pp_pause(&pause, interp->watch))
+			return expired(interp);
+	}
+}
+
+static bool run_WAITC(struct pp_interp *interp, const struct pp_instr *instr)
+{
+	struct pp_pause pause = {0};
+	for (;;) {
+		enum pp_progress progress = interp->transport->test_coll(interp->endpoint, instr->a[0]);
+		if (progress == PP_DONE)
+			return true;
+		if (progress == PP_FAILED)
+			return gave_up(interp);
+		if (!pp_pause(&pause, interp->watch))
+			return expired(interp);
+	}
+}
+
+/* ---- posts ------------------------------------------------------------------------------------------- */
+
+/* Up to 255 us, from an xorshift sequence of the seed: results must not depend on it. */
+static void delay(struct pp_interp *interp)
+{
+	if (!interp->jitter)
+		return;
+	interp->jitter ^= interp->jitter << 13;
+	interp->jitter ^= interp->jitter >> 7;
+	interp->jitter ^= interp->jitter << 17;
+	nanosleep(&(struct timespec){0, (long)(interp->jitter >> 56) * 1000}, NULL);
+}
+
+static bool run_SEND(struct pp_interp *interp, const struct pp_instr *instr)
+{
+	delay(interp);
+	interp->transport->post_send(interp->endpoint, instr, interp->slots[instr->a[2]]);
+	return true;
+}
+
+static bool run_RECV(struct pp_interp *interp, const struct pp_instr *instr)
+{
+	delay(interp);
+	interp->transport->post_recv(interp->endpoint, instr, interp->slots[instr->a[2]]);
+	return true;
+}
+
+static bool run_COLL(struct pp_interp *interp, const struct pp_instr *instr)
+{
+	delay(interp);
+	interp->transport->post_coll(interp->endpoint, instr, interp->slots[instr->a[2]], interp->slots[instr->a[3]]);
+	return true;
+}
+
+/* ---- compute ----------------------------------------------------------------------------------------- */
+
+static void call(struct pp_interp *interp, const struct pp_instr *instr, enum pp_phase phase, struct pp_call *operands)
+{
+	uint32_t body = interp->program->stages[instr->stage].body[phase];
+	operands->body = &interp->program->bodies[body];
+	operands->mb = instr->mb;
+	operands->first = (instr->flags & PP_FIRST) != 0;
+	delay(interp);
+	uint64_t start = pp_clock();
+	interp->device_ops->call(interp->device, operands, interp->transport->poll, interp->endpoint);
+	interp->last_compute_end = pp_clock();
+	interp->computed += interp->last_compute_end - start;
+}
+
+static bool run_FWD(struct pp_interp *interp, const struct pp_instr *instr)
+{
+	struct pp_call operands = {
+	    .in = instr->a[0], .aux = instr->a[1], .out = instr->a[2], .stash = instr->a[3], .dout = PP_NULL, .din = PP_NULL};
+	call(interp, instr, PP_PHASE_F, &operands);
+	return true;
+}
+
+static void call_backward(struct pp_interp *interp, const struct pp_instr *instr, enum pp_phase phase)
+{
+	struct pp_call operands = {
+	    .in = PP_NULL, .aux = instr->a[0], .out = PP_NULL, .stash = instr->a[1], .dout = instr->a[2], .din = instr->a[3]};
+	call(interp, instr, phase, &operands);
+}
+
+static bool run_BWD(struct pp_interp *interp, const struct pp_instr *instr)
+{
+	call_backward(interp, instr, PP_PHASE_B);
+	return true;
+}
+
+static bool run_BWDI(struct pp_interp *interp, const struct pp_instr *instr)
+{
+	call_backward(interp, instr, PP_PHASE_I);
+	return true;
+}
+
+static bool run_BWDW(struct pp_interp *interp, const struct pp_instr *instr)
+{
+	struct pp_call operands = {
+	    .in = PP_NULL, .aux = instr->a[0], .out = PP_NULL, .stash = instr->a[1], .dout = PP_NULL, .din = PP_NULL};
+	call(interp, instr, PP_PHASE_W, &operands);
+	return true;
+}
+
+static bool run_LOAD(struct pp_interp *interp, const struct pp_instr *instr)
+{
+	return pp_data_fill(interp->data, interp->step - 1, instr->mb, (enum pp_load)instr->sub, interp->slots[instr->a[0]], interp->status);
+}
+
+/* ---- step tail --------------------------------------------------------------------------------------- */
+
+static bool run_ZERO(struct pp_interp *interp, const struct pp_instr *instr)
+{
+	interp->device_ops->zero(interp->device, instr->a[0]);
+	return true;
+}
+
+static bool run_ADD(struct pp_interp *interp, const struct pp_instr *instr)
+{
+	interp->device_ops->add(interp->device, instr->a[0], instr->a[1]);
+	return true;
+}
+
+static bool run_SQNORM(struct pp_interp *interp, const struct pp_instr *instr)
+{
+	interp->device_ops->sqnorm(interp->device, instr->a[0], instr->a[1], instr->mb);
+	return true;
+}
+
+static bool run_CLIP(struct pp_interp *interp, const struct pp_instr *instr)
+{
+	const struct pp_hyper *hyper = &interp->program->train.hypers[instr->mb];
+	interp->device_ops->clip(interp->device, hyper, (enum pp_mean)instr->sub, instr->a[0], instr->a[1], instr->a[2]);
+	return true;
+}
+
+/* The rank's scale slot: there is one. */
+static uint32_t scale_slot(const struct pp_rank *rank)
+{
+	for (uint32_t i = 0; i < rank->slot_count; i++)
+		if (rank->slots[i].class == PP_SLOT_SCALE)
+			return i;
+	return PP_NULL;
+}
+
+static bool run_OPT(struct pp_interp *interp, const struct pp_instr *instr)
+{
+	const struct pp_hyper *hyper = &interp->program->train.hypers[instr->mb];
+	interp->device_ops->opt(interp->device, (enum pp_optimizer)instr->sub, hyper, interp->lr, interp->step, instr->a[0], instr->a[1], instr->a[2],
+	                        instr->a[3], interp->scale);
+	return true;
+}
+
+static bool run_MARK(struct pp_interp *interp, const struct pp_instr *instr)
+{
+	(void)interp;
+	(void)instr;
+	return true;
+}
+
+/* ---- dispatch ---------------------------------------------------------------------------------------- */
+
+static handler *const handlers[PP_OP_COUNT] = {
+#define PP_OP(NAME, mnemonic, signature, meaning) [PP_OP_##NAME] = run_##NAME,
+#include "ir/ops.def"
+};
+
+static bool meet_fault(struct pp_interp *interp, uint32_t index)
+{
+	switch (interp->fault.kind) {
+	case PP_FAULT_NONE:
+		return true;
+	case PP_FAULT_EXIT:
+		interp->lost = true;
+		return pp_fail(interp->status, PP_EXIT_RUN, "planted fault: exit at instruction %" PRIu32, index + 1);
+	case PP_FAULT_FAIL:
+		return pp_fail(interp->status, PP_EXIT_RUN, "planted fault: failure at instruction %" PRIu32, index + 1);
+	case PP_FAULT_SLEEP:
+		for (;;)
+			pause();
+	}
+	return true;
+}
+
+bool pp_interp_step(struct pp_interp *interp, const struct pp_stream *stream, struct pp_status *status)
+{
+	interp->status = status;
+	interp->computed = 0;
+	uint32_t fault = interp->fault.kind != PP_FAULT_NONE && interp->fault.rank == interp->rank && interp->step == 1 ? interp->fault.index : PP_NULL;
+	pp_watch_enter(interp->watch, stream, interp->step);
+	interp->began = interp->last_compute_end = pp_clock();
+	for (uint32_t i = 0; i < stream->count; i++) {
+		const struct pp_instr *instr = &stream->items[i];
+		pp_watch_at(interp->watch, i);
+		if (i == fault && !meet_fault(interp, i))
+			return false;
+		if (interp->times)
+			interp->times[2 * i] = pp_clock();
+		if (!handlers[instr->op](interp, instr))
+			return false;
+		if (interp->times)
+			interp->times[2 * i + 1] = pp_clock();
+	}
+	interp->ended = pp_clock();
+	pp_watch_at(interp->watch, stream->count);
+	return true;
+}
+
+bool pp_interp_open(struct pp_interp *interp, struct pp_status *status)
+{
+	const struct pp_rank *rank = &interp->program->rank[interp->rank];
+	interp->slots = calloc((size_t)rank->slot_count + 1, sizeof *interp->slots);
+	if (!interp->slots)
+		return pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory for the slots of rank %" PRIu32, interp->rank);
+	for (uint32_t i = 0; i < rank->slot_count; i++)
+		interp->slots[i] = interp->device_ops->slot(interp->device, i);
+	interp->scale = scale_slot(rank);
+	if (interp->jitter)
+		interp->jitter ^= (uint64_t)(interp->rank + 1) * UINT64_C(0x9e3779b97f4a7c15);
+	return true;
+}
+
+void pp_interp_close(struct pp_interp *interp)
+{
+	free(interp->slots);
+	interp->slots = NULL;
+}
+
+bool pp_fault_parse(const char *text, struct pp_fault *fault, struct pp_status *status)
+{
+	static const char *const kinds[] = {"", "exit", "fail", "sleep"};
+	unsigned rank, index;
+	char kind[8];
+	char extra;
+	if (sscanf(text, "%9u:%9u:%7[a-z]%c", &rank, &index, kind, &extra) == 3)
+		for (unsigned i = 1; i < sizeof kinds / sizeof *kinds; i++)
+			if (strcmp(kind, kinds[i]) == 0) {
+				*fault = (struct pp_fault){(enum pp_fault_kind)i, rank, index};
+				return true;
+			}
+	return pp_fail(status, PP_EXIT_USAGE, "PP_FAULT=%s: want RANK:INSTRUCTION:exit|fail|sleep, such as 2:3:exit", text);
+}

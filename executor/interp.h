@@ -1,0 +1,61 @@
+/* The interpreter: runs one rank's stream of one step, instruction by instruction. It decides nothing, allocates
+ * nothing and compares no strings; its dispatch table is made from ops.def, so an op without a handler does not compile. */
+#ifndef PP_INTERP_H
+#define PP_INTERP_H
+
+#include "data.h"
+#include "device.h"
+#include "transport.h"
+#include "watch.h"
+
+#include "ir/program.h"
+#include "ir/status.h"
+
+/* A planted fault, for tests: at instruction `index` (from 0) of rank `rank` in the first step. */
+enum pp_fault_kind { PP_FAULT_NONE, PP_FAULT_EXIT, PP_FAULT_FAIL, PP_FAULT_SLEEP };
+
+struct pp_fault {
+	enum pp_fault_kind kind;
+	uint32_t rank, index;
+};
+
+/* RANK:INSTR:exit|fail|sleep. False with a usage message. */
+bool pp_fault_parse(const char *text, struct pp_fault *fault, struct pp_status *status);
+
+struct pp_interp {
+	/* Set by the owner before the first step. */
+	const struct pp_program *program;
+	uint32_t rank;
+	const struct pp_device_ops *device_ops;
+	struct pp_device *device;
+	const struct pp_transport_ops *transport;
+	struct pp_endpoint *endpoint;
+	const struct pp_data_source *data; /* NULL: no loads in the program */
+	struct pp_watch *watch;
+	uint64_t jitter; /* seed of random delays before posts and compute; 0: none */
+	struct pp_fault fault;
+	/* Set by the owner before each step. */
+	uint64_t step; /* from 1 */
+	double lr;
+	/* Where times are kept, or NULL: [2 * count of the stream], start and end of each instruction, pp_clock(). */
+	uint64_t *times;
+
+	/* Made by pp_interp_open. */
+	void **slots; /* address of each slot of the rank */
+	uint32_t scale;  /* slot, PP_NULL: none */
+	/* Results of the last step. */
+	uint64_t began, ended;     /* pp_clock() */
+	uint64_t computed;         /* ns in fwd, bwd, bwdi, bwdw */
+	uint64_t last_compute_end; /* pp_clock(); `began` if nothing was computed */
+	struct pp_status *status;  /* of the running step */
+	bool lost;                 /* a planted `exit` has been reached: vanish without a word */
+};
+
+/* Check and prepare; false: out of memory. */
+bool pp_interp_open(struct pp_interp *interp, struct pp_status *status);
+void pp_interp_close(struct pp_interp *interp);
+
+/* Run one step of a program's stream. False: *status says why (PP_EXIT_RUN); the other ranks have not been told. */
+bool pp_interp_step(struct pp_interp *interp, const struct pp_stream *stream, struct pp_status *status);
+
+#endif

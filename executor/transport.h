@@ -1,0 +1,94 @@
+/* A transport: how the ranks of a run talk. One endpoint per rank; ranks may be threads of one process, so no
+ * transport keeps global state. Implementations: transport_loop.h (threads), transport_mpi.h.
+ *
+ * Semantics (program.h 1-3, 5): a channel is a FIFO; a transfer starts only once both ends are posted and its memory is
+ * not touched by anyone else from the post to the completion. Nothing here blocks: posts return at once, tests poll
+ * everything that is outstanding at this endpoint. The address given to a post is that of the slot.
+ *
+ * Collectives sum in member order, element by element ((s0 + s1) + s2 …), so all members get the same bits, and the
+ * same bits on every transport. */
+#ifndef PP_TRANSPORT_H
+#define PP_TRANSPORT_H
+
+#include "ir/program.h"
+#include "ir/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct pp_endpoint; /* implementer's context: one rank's end of everything */
+struct pp_watch;
+
+enum pp_progress { PP_PENDING, PP_DONE, PP_FAILED };
+
+struct pp_transport_options {
+	bool sync_send;           /* sends complete only when received, even small ones (loop: always so) */
+	bool check_identity;      /* compare (channel, seq, stage, mb, kind, bytes) of both ends before each payload */
+	uint64_t largest_message; /* longer payloads travel in pieces of this many bytes; 0: the transport's own limit */
+};
+
+struct pp_transport_ops {
+	const char *name; /* "loop", "mpi" */
+
+	/* `send` and `recv` instructions: the k-th post of a step on a channel has seq k. */
+	void (*post_send)(struct pp_endpoint *endpoint, const struct pp_instr *instr, const void *from);
+	void (*post_recv)(struct pp_endpoint *endpoint, const struct pp_instr *instr, void *to);
+	/* A `coll` instruction; `from` may be `to`. Only what pp_transport_supports says. */
+	void (*post_coll)(struct pp_endpoint *endpoint, const struct pp_instr *instr, const void *from, void *to);
+
+	/* Has this post of the present step completed? Moves whatever can move first. */
+	enum pp_progress (*test)(struct pp_endpoint *endpoint, uint32_t channel, uint32_t seq);
+	enum pp_progress (*test_coll)(struct pp_endpoint *endpoint, uint32_t id);
+	/* Move whatever can move. Takes void * so that devices can call it between body instructions. */
+	void (*poll)(void *endpoint);
+
+	/* Control data, outside of channels: every rank gives `bytes` bytes and gets those of all ranks in rank order.
+	 * Both buffers belong to the transport until test says PP_DONE. Zero bytes: a barrier. */
+	void (*exchange)(struct pp_endpoint *endpoint, const void *mine, void *all, size_t bytes);
+	enum pp_progress (*test_exchange)(struct pp_endpoint *endpoint);
+
+	/* Tell all ranks that this one gives up: from now on their tests say PP_FAILED. Returns soon. */
+	void (*fail)(struct pp_endpoint *endpoint, const char *why);
+	/* Why a test said PP_FAILED: "rank 2 gave up: …", or what went wrong here. */
+	const char *(*failure)(const struct pp_endpoint *endpoint);
+};
+
+/* Exchange and wait for it under the watch's deadline. */
+bool pp_transport_exchange(const struct pp_transport_ops *ops, struct pp_endpoint *endpoint, struct pp_watch *watch, const char *what,
+                           const void *mine, void *all, size_t bytes, struct pp_status *status);
+
+/* Number of posts (send or recv, coll) of a rank in its busiest program: how many can ever be outstanding. */
+struct pp_post_counts {
+	uint32_t *channel; /* [channel_count] */
+	uint32_t *group;   /* [group_count] */
+	uint32_t colls;    /* over all groups */
+};
+
+/* Allocated with malloc: release with pp_post_counts_free. False: out of memory. */
+bool pp_post_counts_make(const struct pp_program *program, uint32_t rank, struct pp_post_counts *counts);
+void pp_post_counts_free(struct pp_post_counts *counts);
+
+/* True if the instruction's collective, dtype and group can run; else the reason goes to *status. */
+bool pp_transport_supports(const struct pp_program *program, const struct pp_instr *coll, struct pp_status *status);
+
+/* Position of a rank in a group, PP_NULL if it is no member. Groups on the tp and dp axes have one member here, the
+ * rank itself, since tp = dp = 1. */
+uint32_t pp_group_position(const struct pp_group *group, uint32_t rank);
+
+/* to[i] = a[i] + b[i]; `to` may be either. For f32 and f64. */
+void pp_transport_sum(enum pp_dtype dtype, void *to, const void *a, const void *b, size_t count);
+
+/* What --check-identity compares. */
+struct pp_identity {
+	uint32_t channel, seq, stage, mb;
+	uint64_t bytes;
+	uint32_t dtype, kind;
+};
+
+struct pp_identity pp_identity_of(const struct pp_program *program, const struct pp_instr *instr);
+bool pp_identity_equal(const struct pp_identity *a, const struct pp_identity *b);
+/* "channel 2 #5: sent stage 3 mb 5 act 4096 bytes f32, expected …" */
+void pp_identity_explain(const struct pp_identity *sent, const struct pp_identity *expected, char *text, size_t size);
+
+#endif
