@@ -49,7 +49,7 @@ struct pp_transport_ops {
 	enum pp_progress (*test_exchange)(struct pp_endpoint *endpoint);
 
 	/* Tell all ranks that this one gives up: from now on their tests say PP_FAILED. Returns soon. */
-	void (*fail)(struct pp_endpoint *endpoint, const char *why);
+	void (*give_up)(struct pp_endpoint *endpoint, const char *why);
 	/* Why a test said PP_FAILED: "rank 2 gave up: …", or what went wrong here. */
 	const char *(*failure)(const struct pp_endpoint *endpoint);
 };

@@ -84,7 +84,7 @@ static void set_failure(struct pp_loop *loop, const char *text)
 	atomic_store(&loop->failed, 2);
 }
 
-static void fail(struct pp_endpoint *endpoint, const char *why)
+static void give_up(struct pp_endpoint *endpoint, const char *why)
 {
 	char text[FAILURE_TEXT];
 	snprintf(text, sizeof text, "rank %" PRIu32 " gave up: %s", endpoint->rank, why);
@@ -421,6 +421,6 @@ const struct pp_transport_ops pp_transport_loop = {
     .poll = poll,
     .exchange = exchange,
     .test_exchange = test_exchange,
-    .fail = fail,
+    .give_up = give_up,
     .failure = failure,
 };

@@ -103,7 +103,7 @@ static enum pp_progress pending(struct pp_endpoint *endpoint)
 	return endpoint->failed ? PP_FAILED : PP_PENDING;
 }
 
-static void fail(struct pp_endpoint *endpoint, const char *why)
+static void give_up(struct pp_endpoint *endpoint, const char *why)
 {
 	struct note note = {.rank = (uint32_t)endpoint->rank};
 	snprintf(note.text, sizeof note.text, "%.*s", NOTE_TEXT - 1, why);
@@ -446,9 +446,31 @@ static bool tags_suffice(const struct pp_endpoint *endpoint, const struct pp_pro
 	return pp_fail(status, PP_EXIT_ENVIRONMENT, "the program has %" PRIu64 " channels, this MPI has %" PRIu64 " tags", wanted, most);
 }
 
+static void unbind(struct pp_endpoint *endpoint)
+{
+	for (uint32_t i = 0; i < endpoint->mine_count; i++) {
+		free(endpoint->channels[endpoint->mine[i]].posts);
+		free(endpoint->channels[endpoint->mine[i]].requests);
+	}
+	for (uint32_t i = 0; endpoint->lines && i < endpoint->program->group_count; i++) {
+		free(endpoint->lines[i].posts);
+		free(endpoint->lines[i].piece);
+	}
+	free(endpoint->channels);
+	free(endpoint->mine);
+	free(endpoint->lines);
+	free(endpoint->colls);
+	endpoint->channels = NULL;
+	endpoint->mine = NULL;
+	endpoint->lines = NULL;
+	endpoint->colls = NULL;
+	endpoint->mine_count = endpoint->coll_count = 0;
+}
+
 bool pp_mpi_bind(struct pp_endpoint *endpoint, const struct pp_program *program, const struct pp_transport_options *options,
                  struct pp_status *status)
 {
+	unbind(endpoint);
 	endpoint->program = program;
 	endpoint->options = *options;
 	endpoint->piece = options->largest_message && options->largest_message < largest_piece ? options->largest_message : largest_piece;
@@ -467,22 +489,11 @@ void pp_mpi_close(struct pp_endpoint *endpoint)
 		MPI_Cancel(&endpoint->note_request);
 		MPI_Wait(&endpoint->note_request, MPI_STATUS_IGNORE); /* local: cancelled or already there */
 	}
-	for (uint32_t i = 0; i < endpoint->mine_count; i++) {
-		free(endpoint->channels[endpoint->mine[i]].posts);
-		free(endpoint->channels[endpoint->mine[i]].requests);
-	}
-	for (uint32_t i = 0; endpoint->lines && i < endpoint->program->group_count; i++) {
-		free(endpoint->lines[i].posts);
-		free(endpoint->lines[i].piece);
-	}
+	unbind(endpoint);
 	MPI_Comm_free(&endpoint->data);
 	MPI_Comm_free(&endpoint->sums);
 	MPI_Comm_free(&endpoint->control);
 	MPI_Finalize();
-	free(endpoint->channels);
-	free(endpoint->mine);
-	free(endpoint->lines);
-	free(endpoint->colls);
 	free(endpoint);
 }
 
@@ -502,6 +513,6 @@ const struct pp_transport_ops pp_transport_mpi = {
     .poll = poll,
     .exchange = exchange,
     .test_exchange = test_exchange,
-    .fail = fail,
+    .give_up = give_up,
     .failure = failure,
 };

@@ -1,0 +1,90 @@
+/* Running hand-built programs on the null device. */
+#include "run_rank.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static bool run_steps(const struct pp_test_run *run, struct pp_interp *interp, struct pp_status *status)
+{
+	for (uint64_t step = 1; step <= run->steps; step++) {
+		interp->step = step;
+		if (!pp_interp_step(interp, &run->program->programs[0].streams[interp->rank], status)) {
+			if (!interp->lost)
+				run->transport->give_up(interp->endpoint, status->text);
+			return false;
+		}
+	}
+	return true;
+}
+
+struct pp_test_result pp_test_run_rank(const struct pp_test_run *run, uint32_t rank, struct pp_endpoint *endpoint)
+{
+	struct pp_test_result result = {0};
+	struct pp_watch own, *watch = run->watches ? &run->watches[rank] : &own;
+	pp_watch_init(watch, run->program, rank, run->timeout);
+	struct pp_interp interp = {
+	    .program = run->program,
+	    .rank = rank,
+	    .device_ops = &pp_device_null,
+	    .transport = run->transport,
+	    .endpoint = endpoint,
+	    .watch = watch,
+	    .jitter = run->jitter,
+	    .fault = run->fault,
+	};
+	interp.device = pp_device_null.create(run->program, rank, &result.status);
+	if (!interp.device || !pp_interp_open(&interp, &result.status))
+		return result;
+	bool ran = run_steps(run, &interp, &result.status);
+	/* Nobody frees memory that another rank may still be copying to. */
+	struct pp_status ignored;
+	if (!interp.lost)
+		pp_transport_exchange(run->transport, endpoint, watch, "finishing", NULL, NULL, 0, ran ? &result.status : &ignored);
+	result.ok = ran;
+	const char *first;
+	result.errors = pp_device_null_errors(interp.device, &first);
+	snprintf(result.first, sizeof result.first, "%s", first);
+	result.digest = pp_device_null_digest(interp.device);
+	pp_interp_close(&interp);
+	pp_device_null.destroy(interp.device);
+	return result;
+}
+
+struct job {
+	const struct pp_test_run *run;
+	struct pp_loop *loop;
+	uint32_t rank;
+	struct pp_test_result result;
+};
+
+static void *run_job(void *argument)
+{
+	struct job *job = argument;
+	job->result = pp_test_run_rank(job->run, job->rank, pp_loop_endpoint(job->loop, job->rank));
+	return NULL;
+}
+
+void pp_test_run_loop(const struct pp_test_run *run, struct pp_test_result *results)
+{
+	struct pp_status status;
+	uint32_t ranks = run->program->ranks;
+	struct pp_loop *loop = pp_loop_create(run->program, &run->options, &status);
+	struct job *jobs = calloc(ranks, sizeof *jobs);
+	pthread_t *threads = calloc(ranks, sizeof *threads);
+	assert(loop && jobs && threads);
+	for (uint32_t rank = 0; rank < ranks; rank++) {
+		jobs[rank] = (struct job){.run = run, .loop = loop, .rank = rank};
+		int error = pthread_create(&threads[rank], NULL, run_job, &jobs[rank]);
+		assert(error == 0);
+		(void)error;
+	}
+	for (uint32_t rank = 0; rank < ranks; rank++) {
+		pthread_join(threads[rank], NULL);
+		results[rank] = jobs[rank].result;
+	}
+	pp_loop_destroy(loop);
+	free(jobs);
+	free(threads);
+}
