@@ -63,7 +63,7 @@ struct pp_endpoint {
 	uint32_t coll_count;
 	MPI_Request exchange, note_request;
 	struct note note;
-	bool failed;
+	bool failed, told; /* told: by another rank's note */
 	char failure[FAILURE_TEXT];
 };
 
@@ -99,12 +99,15 @@ static enum pp_progress pending(struct pp_endpoint *endpoint)
 		endpoint->note.text[NOTE_TEXT - 1] = '\0';
 		snprintf(text, sizeof text, "rank %" PRIu32 " gave up: %s", endpoint->note.rank, endpoint->note.text);
 		set_failure(endpoint, text);
+		endpoint->told = true;
 	}
 	return endpoint->failed ? PP_FAILED : PP_PENDING;
 }
 
 static void give_up(struct pp_endpoint *endpoint, const char *why)
 {
+	if (endpoint->told)
+		return;
 	struct note note = {.rank = (uint32_t)endpoint->rank};
 	snprintf(note.text, sizeof note.text, "%.*s", NOTE_TEXT - 1, why);
 	size_t count = (size_t)endpoint->ranks;

@@ -121,7 +121,7 @@ static void print_position(struct pp_watch *watch, FILE *out)
 	}
 }
 
-bool pp_watch_report(struct pp_watch *watch, FILE *out)
+bool pp_watch_report(struct pp_watch *watch, const char *why, FILE *out)
 {
 	if (atomic_exchange(&watch->reported, true))
 		return false;
@@ -137,6 +137,8 @@ bool pp_watch_report(struct pp_watch *watch, FILE *out)
 		fprintf(text, "is %s", doing);
 	else
 		print_position(watch, text);
+	if (why)
+		fprintf(text, "; %s", why);
 	fputc('\n', text);
 	fclose(text);
 	fwrite(line, 1, length, out);
@@ -164,9 +166,8 @@ static void *stand_guard(void *argument)
 			return NULL;
 		if (signal != SIGINT && signal != SIGTERM)
 			continue;
-		fprintf(stderr, "piperun: stopped by %s\n", signal == SIGINT ? "SIGINT" : "SIGTERM");
 		for (uint32_t i = 0; i < sentry->count; i++)
-			pp_watch_report(&sentry->watches[i], stderr);
+			pp_watch_report(&sentry->watches[i], signal == SIGINT ? "stopped by SIGINT" : "stopped by SIGTERM", stderr);
 		fflush(stdout);
 		_exit(PP_EXIT_RUN);
 	}

@@ -40,9 +40,9 @@ static inline void pp_watch_at(struct pp_watch *watch, uint32_t index)
 /* The rank enters its stream for this step. */
 void pp_watch_enter(struct pp_watch *watch, const struct pp_stream *stream, uint64_t step);
 
-/* One line: `rank 2 waits: wait c3 #5 (recv c3 #5 … from rank 3), step 4, instruction 17 of 60, for 20.0 s; last
- * finished: fwd s3 m6 …`. Only the first call for a watch prints; returns whether it did. */
-bool pp_watch_report(struct pp_watch *watch, FILE *out);
+/* One line: `rank 2 waits: wait c3 #5 for recv c3 #5 … from rank 3 (step 4, instruction 17 of 60, for 20.0 s); last
+ * finished: fwd s3 m6 …; WHY`. `why` may be NULL. Only the first call for a watch prints; returns whether it did. */
+bool pp_watch_report(struct pp_watch *watch, const char *why, FILE *out);
 
 /* Monotonic ns. */
 uint64_t pp_clock(void);

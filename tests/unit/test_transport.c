@@ -323,11 +323,11 @@ static void a_stuck_rank_reports_where_it_is(void **state)
 	char *text = NULL;
 	size_t length = 0;
 	FILE *out = open_memstream(&text, &length);
-	assert_true(pp_watch_report(&watches[1], out));
-	assert_false(pp_watch_report(&watches[1], out));
+	assert_true(pp_watch_report(&watches[1], "why not", out));
+	assert_false(pp_watch_report(&watches[1], "why not", out));
 	fclose(out);
 	assert_string_equal(text, "piperun: rank 1 waits: wait c0 #0 for recv c0 #0 recv.0 s0 m0 f32*8 from rank 0 (step 1, instruction 2 of 6); "
-	                          "last finished: recv c0 #0 recv.0 s0 m0 f32*8\n");
+	                          "last finished: recv c0 #0 recv.0 s0 m0 f32*8; why not\n");
 	free(text);
 	pp_arena_destroy(arena);
 }
