@@ -71,6 +71,11 @@ struct pp_arena *pp_arena_create(void (*on_exhausted)(size_t))
 	return arena;
 }
 
+struct pp_arena *pp_arena_scratch(const struct pp_arena *owner)
+{
+	return pp_arena_create(owner->on_exhausted);
+}
+
 static void free_list(struct block *block)
 {
 	while (block) {

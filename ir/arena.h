@@ -12,6 +12,9 @@ struct pp_arena;
 struct pp_arena *pp_arena_create(void (*on_exhausted)(size_t wanted));
 void pp_arena_destroy(struct pp_arena *arena);
 
+/* A new arena for the working data of one pass, with the handler of `owner`; destroyed by its maker. */
+struct pp_arena *pp_arena_scratch(const struct pp_arena *owner);
+
 /* `count` objects of `size` bytes, zeroed. Overflow of count * size counts as out of memory. */
 void *pp_arena_alloc(struct pp_arena *arena, size_t count, size_t size);
 

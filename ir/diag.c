@@ -149,6 +149,14 @@ void pp_help(struct pp_message *message, const char *format, ...)
 	va_end(args);
 }
 
+void pp_detail(struct pp_message *message, const char *heading, const char *format, ...)
+{
+	va_list args;
+	va_start(args, format);
+	push_note(message, heading, format_text(message->arena, format, args));
+	va_end(args);
+}
+
 /* ---- human form ---------------------------------------------------------------------------------- */
 
 struct paint {

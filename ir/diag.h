@@ -40,9 +40,10 @@ struct pp_message *pp_warning(struct pp_diag *diag, const char *code, struct pp_
 void pp_label(struct pp_message *message, struct pp_span span, const char *format, ...) PP_PRINTF(3, 4);
 /* The text beside the carets of the primary span. */
 void pp_caret(struct pp_message *message, const char *format, ...) PP_PRINTF(2, 3);
-/* Lines after the source: "= note: …", "= help: …", or a plain "= …" line. */
+/* Lines after the source: "= note: …", "= help: …", or "= HEADING: …". */
 void pp_note(struct pp_message *message, const char *format, ...) PP_PRINTF(2, 3);
 void pp_help(struct pp_message *message, const char *format, ...) PP_PRINTF(2, 3);
+void pp_detail(struct pp_message *message, const char *heading, const char *format, ...) PP_PRINTF(3, 4);
 
 /* Turn every later warning into an error (-Werror). */
 void pp_diag_warnings_are_errors(struct pp_diag *diag);
