@@ -8,11 +8,14 @@
 #include "ir/schedule.h"
 #include "ir/spec.h"
 
-/* requires: a schedule that passed pp_schedule_check; program->stages (rank, ticks, out_count, stash and aux bytes,
- *           loads) and tables of tensors, uses and static slots filled in by codegen/layer.h.
- * ensures:  program->channels, groups, hypers, programs[0] = "train" with streams of every rank, dynamic slots not yet
- *           placed (one slot per value class and lifetime pool, R1/R4/R6).
- * links[channel]: latency and bandwidth of the link between two ranks come from spec->cluster. */
-bool pp_lower(struct pp_program *program, const struct pp_spec *spec, const struct pp_schedule *schedule, struct pp_diag *diag);
+/* requires: a schedule that passed pp_schedule_check; program->ranks, stage_count, microbatches; program->stages (rank,
+ *           ticks, out_count, out_dtype, stash and aux bytes, loads) and tables of tensors, uses and static slots
+ * filled in by codegen/layer.h. ensures:  program->channels, groups, train (with hyper rows), programs[0] = "train"
+ * with streams of every rank; behind the static slots of each rank one slot for every value of the step, not placed:
+ * plan_memory.h gives values that never live together the same bytes and makes them one slot. Latency and bandwidth of
+ * channels and groups come from spec->cluster: rank r lives on node r / gpus. False after an error in diag: a program
+ * beyond the limits of the format. */
+bool pp_lower(struct pp_program *program, const struct pp_spec *spec, const struct pp_schedule *schedule,
+              struct pp_diag *diag);
 
 #endif

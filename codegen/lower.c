@@ -1,0 +1,486 @@
+/* Lowering through one global order G.
+ *
+ * requires, ensures: lower.h. Tables: lower_graph.c; receive slots of channels: lower_depth.c; step tail:
+ * lower_tail.c.
+ *
+ * G is one sequence of all computes and transfers of all ranks, in the order of a simulated run. The stream of a rank
+ * is what G says about that rank, nothing else; so no rank and no queue ever waits for something that stands later in
+ * G.
+ *
+ * R1  A channel carries its messages in the order in which the consumer's rank wants them. Transfer j of a channel
+ *     enters G when (a) j-1 has entered, (b) its producer has ended, (c) the consumer of j-k has ended, k the
+ *     channel's receive slots. So a send may stand later than the next output of its stage.
+ * R2  A compute stands in G at its end, with its block: `wait` for its message, `wait`s for sends that are over,
+ *     `load`, compute.
+ * R3  When a transfer enters, the blocks of its producer and of the consumer of j-k are emitted (and all before them
+ *     on their ranks), then `send` and `recv`. Then the blocks of all other computes that ended at this tick.
+ * R4  Outputs are never limited. The `wait` of a send belongs to the first block that starts after the transfer is
+ *     over; the memory plan delays it to just before its bytes are written again.
+ * R5  A hand-over on one rank is no transfer: the consumer's `in` is the producer's `out`.
+ * R6  A stash lives from F to the end of B or W, and so does aux (from its load).
+ * R7  Ties within a tick: all ends first; then transfers enter, sorted by how soon their consumer is due, then
+ *     channel; then ranks in ascending order start their next compute. A duration of zero makes a further round of the
+ *     same tick.
+ * R8  A channel is busy while it carries a message; times are integers, so the order is the same on every machine.
+ * R9  Step tail: lower_tail.c.
+ *
+ * Why it works.
+ * T1  Nothing deadlocks under rendezvous, in any queue layout, if streams and queues are subsequences of G and each
+ *     transfer stands behind its producer and the last reader of its receive slot: the first unfinished element of G
+ *     has everything before it on its ranks and in its queues finished, so both its posts are made and head their
+ *     queues.
+ * T2  The construction never gets stuck for any k >= 1 if rows and data flow are acyclic: with R1 the extra orders
+ *     producer(j) -> consumer(j) -> consumer(i) and consumer(j-k) -> consumer(j) -> consumer(i), i >= j, are data flow
+ *     and row order already. (With messages in the order of production no fixed k would do.)
+ * T3  A real run with these times takes exactly the simulated time: before a post in a stream stand only blocks that
+ *     ended by the tick at which the transfer entered.
+ * T4  Receive slots that lose nothing: lower_depth.c.
+ * T5  A run in which every post blocks succeeds iff some G exists, and then all queue layouts do: so one such run
+ *     proves them all.
+ *
+ * O(n log(ranks + receive slots)) in the number of instructions. */
+#include "lowering.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+/* Streams, slots and the graph use 32-bit ids; a compute has at most 8 instructions. */
+#define COMPUTES_MAX ((uint64_t)UINT32_MAX / 8)
+
+struct event {
+	uint64_t tick;
+	uint32_t serial;
+	uint32_t id; /* compute that ends, or number of computes + transfer that is over */
+};
+
+/* A transfer that may enter now. */
+struct candidate {
+	uint32_t due; /* computes of its rank before the consumer */
+	uint32_t channel, transfer;
+};
+
+struct rank_state {
+	uint32_t next;            /* compute that runs, or is to start next */
+	uint32_t emitted;         /* first compute whose block is not emitted */
+	uint32_t owed, last_owed; /* list of transfers sent from here that are over, their `wait` not emitted; PP_NULL */
+	bool busy, touched;
+};
+
+struct channel_state {
+	uint64_t free_at;
+	uint32_t entered; /* transfers */
+	uint32_t used;    /* receive slots */
+	bool touched;
+};
+
+struct order {
+	struct pp_lowering *lowering;
+	struct rank_state *ranks;
+	struct channel_state *channels;
+	bool *over;          /* [transfers] */
+	uint32_t *wait_at;   /* [transfers]: first compute of the source rank that starts after it is over */
+	uint32_t *next_owed; /* [transfers] */
+	struct event *heap;
+	uint32_t heap_count, serial;
+	uint32_t position; /* in G, of transfers */
+	/* of one round: */
+	uint32_t *ended, ended_count;
+	uint32_t *touched_ranks, touched_rank_count;
+	uint32_t *touched_channels, touched_channel_count;
+	struct candidate *candidates;
+	uint32_t candidate_count;
+};
+
+/* ---- event heap ------------------------------------------------------------------------------------------- */
+
+static bool sooner(const struct event *a, const struct event *b)
+{
+	return a->tick != b->tick ? a->tick < b->tick : a->serial < b->serial;
+}
+
+static void push_event(struct order *order, uint64_t tick, uint32_t id)
+{
+	struct event event = {tick, order->serial++, id};
+	uint32_t at = order->heap_count++;
+	for (; at && sooner(&event, &order->heap[(at - 1) / 2]); at = (at - 1) / 2)
+		order->heap[at] = order->heap[(at - 1) / 2];
+	order->heap[at] = event;
+}
+
+static uint32_t pop_event(struct order *order)
+{
+	struct event *heap = order->heap, last = heap[--order->heap_count];
+	uint32_t id = heap[0].id, at = 0;
+	for (;;) {
+		uint32_t child = 2 * at + 1;
+		if (child >= order->heap_count)
+			break;
+		if (child + 1 < order->heap_count && sooner(&heap[child + 1], &heap[child]))
+			child++;
+		if (sooner(&last, &heap[child]))
+			break;
+		heap[at] = heap[child];
+		at = child;
+	}
+	heap[at] = last;
+	return id;
+}
+
+/* ---- emission ----------------------------------------------------------------------------------------------- */
+
+void pp_lowering_emit(struct pp_lowering *lowering, uint32_t rank, const struct pp_instr *instr, uint32_t order)
+{
+	struct pp_stream *stream = &lowering->program->programs[0].streams[rank];
+	uint32_t *capacity = &lowering->stream_capacity[rank];
+	if (stream->count == *capacity) {
+		struct pp_arena *arena = lowering->program->arena;
+		uint32_t wanted = *capacity ? *capacity + *capacity / 8 + 64 : lowering->stream_length[rank] + 64;
+		stream->items = pp_arena_grow(arena, stream->items, *capacity, wanted, sizeof *stream->items);
+		stream->order = pp_arena_grow(arena, stream->order, *capacity, wanted, sizeof *stream->order);
+		*capacity = wanted;
+	}
+	stream->order[stream->count] = order;
+	stream->items[stream->count++] = *instr;
+}
+
+static void emit_wait(const struct order *order, uint32_t rank, uint32_t transfer)
+{
+	uint32_t channel = order->lowering->transfers[transfer].channel;
+	uint32_t sequence = transfer - order->lowering->channel_base[channel];
+	pp_lowering_emit(order->lowering, rank, &(struct pp_instr){.op = PP_OP_WAIT, .a = {channel, sequence}}, PP_NULL);
+}
+
+/* The waits for sends that were over before compute `id` of this rank started. */
+static void emit_owed_waits(struct order *order, uint32_t rank, uint32_t id)
+{
+	struct rank_state *state = &order->ranks[rank];
+	while (state->owed != PP_NULL && order->wait_at[state->owed] <= id) {
+		emit_wait(order, rank, state->owed);
+		state->owed = order->next_owed[state->owed];
+	}
+}
+
+static void emit_load(const struct order *order, const struct pp_compute *compute)
+{
+	const struct pp_stage *stage = &order->lowering->program->stages[compute->stage];
+	enum pp_load kind = !stage->loads_labels ? PP_LOAD_TOKENS : !stage->loads_tokens ? PP_LOAD_LABELS : PP_LOAD_BOTH;
+	struct pp_instr instr = {
+	    .op = PP_OP_LOAD, .sub = (uint8_t)kind, .stage = compute->stage, .mb = compute->mb, .a = {compute->aux}};
+	pp_lowering_emit(order->lowering, compute->rank, &instr, PP_NULL);
+}
+
+static struct pp_instr compute_instr(const struct pp_compute *compute)
+{
+	struct pp_instr instr = {.flags = compute->flags, .stage = compute->stage, .mb = compute->mb};
+	switch ((enum pp_action_kind)compute->kind) {
+	case PP_F:
+		instr.op = PP_OP_FWD;
+		instr.a[0] = compute->in;
+		instr.a[1] = compute->aux;
+		instr.a[2] = compute->out;
+		instr.a[3] = compute->stash;
+		return instr;
+	case PP_B:
+	case PP_I:
+		instr.op = compute->kind == PP_B ? PP_OP_BWD : PP_OP_BWDI;
+		instr.a[0] = compute->aux;
+		instr.a[1] = compute->stash;
+		instr.a[2] = compute->in;
+		instr.a[3] = compute->out;
+		return instr;
+	case PP_W:
+		instr.op = PP_OP_BWDW;
+		instr.a[0] = compute->aux;
+		instr.a[1] = compute->stash;
+		return instr;
+	case PP_ACTION_KINDS:
+		break;
+	}
+	assert(!"a kind of action");
+	return instr;
+}
+
+static void emit_block(struct order *order, uint32_t id)
+{
+	const struct pp_compute *compute = &order->lowering->computes[id];
+	if (compute->transfer_in != PP_NULL)
+		emit_wait(order, compute->rank, compute->transfer_in);
+	emit_owed_waits(order, compute->rank, id);
+	if (compute->kind == PP_F && compute->aux != PP_NULL)
+		emit_load(order, compute);
+	struct pp_instr instr = compute_instr(compute);
+	pp_lowering_emit(order->lowering, compute->rank, &instr, PP_NULL);
+}
+
+static void emit_up_to(struct order *order, uint32_t id)
+{
+	struct rank_state *rank = &order->ranks[order->lowering->computes[id].rank];
+	while (rank->emitted <= id)
+		emit_block(order, rank->emitted++);
+}
+
+static void emit_transfer(struct order *order, uint32_t id)
+{
+	struct pp_lowering *lowering = order->lowering;
+	const struct pp_transfer *transfer = &lowering->transfers[id];
+	const struct pp_channel *channel = &lowering->program->channels[transfer->channel];
+	const struct pp_compute *producer = &lowering->computes[transfer->producer];
+	const struct pp_compute *consumer = &lowering->computes[transfer->consumer];
+	const struct pp_stage *shape =
+	    &lowering->program->stages[channel->kind == PP_ACT ? producer->stage : consumer->stage];
+	struct pp_instr post = {.op = PP_OP_SEND,
+	                        .dtype = shape->out_dtype,
+	                        .stage = producer->stage,
+	                        .mb = producer->mb,
+	                        .a = {transfer->channel, id - lowering->channel_base[transfer->channel], producer->out},
+	                        .count = shape->out_count};
+	pp_lowering_emit(lowering, channel->source, &post, order->position);
+	post.op = PP_OP_RECV;
+	post.a[2] = consumer->in;
+	pp_lowering_emit(lowering, channel->destination, &post, order->position);
+	order->position++;
+}
+
+/* ---- the simulated run ------------------------------------------------------------------------------------------ */
+
+static void touch_rank(struct order *order, uint32_t rank)
+{
+	if (order->ranks[rank].touched)
+		return;
+	order->ranks[rank].touched = true;
+	order->touched_ranks[order->touched_rank_count++] = rank;
+}
+
+static void touch_channel(struct order *order, uint32_t channel)
+{
+	if (order->channels[channel].touched)
+		return;
+	order->channels[channel].touched = true;
+	order->touched_channels[order->touched_channel_count++] = channel;
+}
+
+static void start_next(struct order *order, uint32_t rank, uint64_t tick)
+{
+	const struct pp_lowering *lowering = order->lowering;
+	struct rank_state *state = &order->ranks[rank];
+	if (state->busy || state->next == lowering->base[rank + 1])
+		return;
+	const struct pp_compute *compute = &lowering->computes[state->next];
+	if (compute->transfer_in != PP_NULL && !order->over[compute->transfer_in])
+		return;
+	state->busy = true;
+	push_event(order, pp_ticks_add(tick, pp_compute_ticks(lowering, compute)), state->next);
+}
+
+static void end_compute(struct order *order, uint32_t id)
+{
+	const struct pp_lowering *lowering = order->lowering;
+	const struct pp_compute *compute = &lowering->computes[id];
+	struct rank_state *rank = &order->ranks[compute->rank];
+	rank->next = id + 1;
+	rank->busy = false;
+	touch_rank(order, compute->rank);
+	order->ended[order->ended_count++] = id;
+	if (compute->transfer_in != PP_NULL) {
+		uint32_t channel = lowering->transfers[compute->transfer_in].channel;
+		order->channels[channel].used--;
+		touch_channel(order, channel);
+	}
+	if (compute->transfer_out != PP_NULL)
+		touch_channel(order, lowering->transfers[compute->transfer_out].channel);
+}
+
+static void end_transfer(struct order *order, uint32_t id)
+{
+	const struct pp_channel *channel = &order->lowering->program->channels[order->lowering->transfers[id].channel];
+	struct rank_state *source = &order->ranks[channel->source];
+	order->over[id] = true;
+	order->wait_at[id] = source->next + (source->busy ? 1 : 0);
+	order->next_owed[id] = PP_NULL;
+	if (source->owed == PP_NULL)
+		source->owed = id;
+	else
+		order->next_owed[source->last_owed] = id;
+	source->last_owed = id;
+	touch_rank(order, channel->source);
+	touch_rank(order, channel->destination);
+}
+
+/* All ends of this tick; they change the state before anything new begins. */
+static void end_all(struct order *order, uint64_t tick)
+{
+	uint32_t computes = order->lowering->base[order->lowering->program->ranks];
+	while (order->heap_count && order->heap[0].tick == tick) {
+		uint32_t id = pop_event(order);
+		if (id < computes)
+			end_compute(order, id);
+		else
+			end_transfer(order, id - computes);
+	}
+}
+
+static void find_candidates(struct order *order, uint32_t channel_id)
+{
+	const struct pp_lowering *lowering = order->lowering;
+	const struct pp_channel *channel = &lowering->program->channels[channel_id];
+	const struct channel_state *state = &order->channels[channel_id];
+	for (uint32_t i = 0; state->used + i < channel->depth && state->entered + i < channel->messages; i++) {
+		uint32_t id = lowering->channel_base[channel_id] + state->entered + i;
+		const struct pp_transfer *transfer = &lowering->transfers[id];
+		if (transfer->producer >= order->ranks[channel->source].next)
+			return;
+		uint32_t due = transfer->consumer - order->ranks[channel->destination].next;
+		order->candidates[order->candidate_count++] = (struct candidate){due, channel_id, id};
+	}
+}
+
+static int compare_candidates(const void *left, const void *right)
+{
+	const struct candidate *a = left, *b = right;
+	if (a->due != b->due)
+		return a->due < b->due ? -1 : 1;
+	return a->channel < b->channel ? -1 : a->channel > b->channel; /* within a channel `due` differs */
+}
+
+static void enter_transfer(struct order *order, uint32_t id, uint64_t tick)
+{
+	const struct pp_lowering *lowering = order->lowering;
+	const struct pp_transfer *transfer = &lowering->transfers[id];
+	struct channel_state *channel = &order->channels[transfer->channel];
+	uint32_t depth = lowering->program->channels[transfer->channel].depth;
+	assert(id == lowering->channel_base[transfer->channel] + channel->entered && channel->used < depth);
+	emit_up_to(order, transfer->producer);
+	if (channel->entered >= depth)
+		emit_up_to(order, lowering->transfers[id - depth].consumer);
+	emit_transfer(order, id);
+	channel->used++;
+	channel->entered++;
+	channel->free_at = pp_ticks_add(tick > channel->free_at ? tick : channel->free_at, transfer->ticks);
+	push_event(order, channel->free_at, lowering->base[lowering->program->ranks] + id);
+}
+
+static void enter_transfers(struct order *order, uint64_t tick)
+{
+	order->candidate_count = 0;
+	for (uint32_t i = 0; i < order->touched_channel_count; i++) {
+		order->channels[order->touched_channels[i]].touched = false;
+		find_candidates(order, order->touched_channels[i]);
+	}
+	order->touched_channel_count = 0;
+	if (order->candidate_count > 1)
+		qsort(order->candidates, order->candidate_count, sizeof *order->candidates, compare_candidates);
+	for (uint32_t i = 0; i < order->candidate_count; i++)
+		enter_transfer(order, order->candidates[i].transfer, tick);
+}
+
+static int compare_ranks(const void *left, const void *right)
+{
+	uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+	return a < b ? -1 : a > b;
+}
+
+static void start_ranks(struct order *order, uint64_t tick)
+{
+	if (order->touched_rank_count > 1)
+		qsort(order->touched_ranks, order->touched_rank_count, sizeof *order->touched_ranks, compare_ranks);
+	for (uint32_t i = 0; i < order->touched_rank_count; i++) {
+		order->ranks[order->touched_ranks[i]].touched = false;
+		start_next(order, order->touched_ranks[i], tick);
+	}
+	order->touched_rank_count = 0;
+}
+
+static void run_round(struct order *order)
+{
+	uint64_t tick = order->heap[0].tick;
+	order->ended_count = 0;
+	end_all(order, tick);
+	enter_transfers(order, tick);
+	start_ranks(order, tick);
+	for (uint32_t i = 0; i < order->ended_count; i++)
+		emit_up_to(order, order->ended[i]);
+	if (order->ended_count)
+		order->lowering->makespan = tick;
+}
+
+static struct order make_order(struct pp_lowering *lowering)
+{
+	const struct pp_program *program = lowering->program;
+	struct pp_arena *scratch = lowering->scratch;
+	uint32_t transfers = lowering->channel_base[program->channel_count];
+	size_t slots = 0;
+	for (uint32_t i = 0; i < program->channel_count; i++)
+		slots += program->channels[i].depth;
+	struct order order = {
+	    .lowering = lowering,
+	    .ranks = PP_NEW_ARRAY(scratch, struct rank_state, program->ranks),
+	    .channels = PP_NEW_ARRAY(scratch, struct channel_state, program->channel_count),
+	    .over = PP_NEW_ARRAY(scratch, bool, transfers),
+	    .wait_at = PP_NEW_ARRAY(scratch, uint32_t, transfers),
+	    .next_owed = PP_NEW_ARRAY(scratch, uint32_t, transfers),
+	    .heap = PP_NEW_ARRAY(scratch, struct event, program->ranks + slots),
+	    .ended = PP_NEW_ARRAY(scratch, uint32_t, program->ranks),
+	    .touched_ranks = PP_NEW_ARRAY(scratch, uint32_t, program->ranks),
+	    .touched_channels = PP_NEW_ARRAY(scratch, uint32_t, program->channel_count),
+	    .candidates = PP_NEW_ARRAY(scratch, struct candidate, slots),
+	};
+	for (uint32_t rank = 0; rank < program->ranks; rank++) {
+		order.ranks[rank].next = order.ranks[rank].emitted = lowering->base[rank];
+		order.ranks[rank].owed = PP_NULL;
+	}
+	return order;
+}
+
+void pp_lower_order(struct pp_lowering *lowering)
+{
+	struct order order = make_order(lowering);
+	for (uint32_t rank = 0; rank < lowering->program->ranks; rank++)
+		start_next(&order, rank, 0);
+	while (order.heap_count)
+		run_round(&order);
+	for (uint32_t rank = 0; rank < lowering->program->ranks; rank++) {
+		assert(order.ranks[rank].next == lowering->base[rank + 1]); /* T2: the schedule was checked */
+		assert(order.ranks[rank].emitted == lowering->base[rank + 1]);
+		emit_owed_waits(&order, rank, PP_NULL);
+	}
+}
+
+/* ---- the pass ------------------------------------------------------------------------------------------------------
+ */
+
+static bool within_limits(const struct pp_schedule *schedule, struct pp_diag *diag)
+{
+	uint64_t computes = 0;
+	for (uint32_t rank = 0; rank < schedule->ranks; rank++)
+		computes += schedule->rows[rank].count;
+	if (computes <= COMPUTES_MAX)
+		return true;
+	struct pp_message *m = pp_error(diag, "E0617", PP_NO_SPAN,
+	                                "the schedule has %" PRIu64 " compute actions; a program holds at most %" PRIu64,
+	                                computes, COMPUTES_MAX);
+	pp_help(m, "use fewer microbatches or chunks");
+	return false;
+}
+
+bool pp_lower(struct pp_program *program, const struct pp_spec *spec, const struct pp_schedule *schedule,
+              struct pp_diag *diag)
+{
+	assert(program->ranks == schedule->ranks && program->stage_count == schedule->stages &&
+	       program->microbatches == schedule->microbatches);
+	if (!within_limits(schedule, diag))
+		return false;
+	struct pp_lowering lowering = {
+	    .scratch = pp_arena_scratch(program->arena), .program = program, .spec = spec, .schedule = schedule};
+	program->programs = PP_NEW(program->arena, struct pp_named_program);
+	program->programs[0].name = "train";
+	program->programs[0].streams = PP_NEW_ARRAY(program->arena, struct pp_stream, program->ranks);
+	program->program_count = 1;
+	pp_lower_graph(&lowering);
+	pp_lower_depths(&lowering);
+	pp_lower_start(&lowering);
+	pp_lower_order(&lowering);
+	bool ok = pp_lower_tail(&lowering, diag);
+	pp_arena_destroy(lowering.scratch);
+	return ok;
+}

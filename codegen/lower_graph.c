@@ -1,0 +1,277 @@
+/* Tables of the lowering, built in a few scans of the rows.
+ * requires: a checked schedule and the stages of the program.
+ * ensures:  channels (one per directed pair of ranks and kind of value, sorted by source, destination, kind), computes,
+ *           transfers in consumption order, a slot for every value: received input, output, stash, aux. O(actions). */
+#include "lowering.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A value crosses the border between two stages on different ranks. */
+struct crossing {
+	uint32_t source, destination;
+	uint8_t kind;
+	uint32_t stage; /* that makes the value */
+};
+
+/* What the scans look up. */
+struct tables {
+	uint32_t
+	    *channel[PP_VALUE_COUNT]; /* [stages]: of the value that the stage makes, PP_NULL: none, or stays on the rank */
+	uint64_t *ticks[PP_VALUE_COUNT]; /* [stages]: of that value's transfer */
+	uint32_t *maker[PP_VALUE_COUNT]; /* [stages * microbatches]: compute that makes the value */
+};
+
+struct pp_link pp_link_between(const struct pp_cluster *cluster, uint32_t a, uint32_t b)
+{
+	uint32_t gpus = cluster->gpus ? cluster->gpus : 1;
+	return a / gpus == b / gpus ? cluster->intra : cluster->inter;
+}
+
+/* The stage whose output has the shape of the value that `stage` makes: a gradient looks like the input. */
+static uint32_t shape_of(enum pp_value kind, uint32_t stage)
+{
+	return kind == PP_ACT ? stage : stage - 1;
+}
+
+static uint64_t value_bytes(const struct pp_program *program, enum pp_value kind, uint32_t stage)
+{
+	const struct pp_stage *shape = &program->stages[shape_of(kind, stage)];
+	return (uint64_t)shape->out_count * pp_dtype_size[shape->out_dtype];
+}
+
+/* ---- channels -------------------------------------------------------------------------------------------- */
+
+static int compare_crossings(const void *left, const void *right)
+{
+	const struct crossing *a = left, *b = right;
+	if (a->source != b->source)
+		return a->source < b->source ? -1 : 1;
+	if (a->destination != b->destination)
+		return a->destination < b->destination ? -1 : 1;
+	if (a->kind != b->kind)
+		return a->kind < b->kind ? -1 : 1;
+	return a->stage < b->stage ? -1 : a->stage > b->stage;
+}
+
+static uint32_t find_crossings(const struct pp_lowering *lowering, struct crossing *crossings)
+{
+	const struct pp_schedule *schedule = lowering->schedule;
+	uint32_t count = 0;
+	for (uint32_t stage = 0; stage + 1 < schedule->stages; stage++) {
+		uint32_t a = schedule->stage_rank[stage], b = schedule->stage_rank[stage + 1];
+		if (a == b)
+			continue;
+		crossings[count++] = (struct crossing){.source = a, .destination = b, .kind = PP_ACT, .stage = stage};
+		crossings[count++] = (struct crossing){.source = b, .destination = a, .kind = PP_GRAD, .stage = stage + 1};
+	}
+	qsort(crossings, count, sizeof *crossings, compare_crossings);
+	return count;
+}
+
+static bool same_channel(const struct pp_channel *channel, const struct crossing *crossing)
+{
+	return channel->source == crossing->source && channel->destination == crossing->destination &&
+	       channel->kind == crossing->kind;
+}
+
+static void build_channels(struct pp_lowering *lowering, struct tables *tables)
+{
+	struct pp_program *program = lowering->program;
+	uint32_t stages = lowering->schedule->stages;
+	for (int kind = 0; kind < PP_VALUE_COUNT; kind++) {
+		tables->channel[kind] = PP_NEW_ARRAY(lowering->scratch, uint32_t, stages);
+		tables->ticks[kind] = PP_NEW_ARRAY(lowering->scratch, uint64_t, stages);
+		memset(tables->channel[kind], 0xff, stages * sizeof(uint32_t));
+	}
+	struct crossing *crossings = PP_NEW_ARRAY(lowering->scratch, struct crossing, (size_t)2 * stages);
+	uint32_t count = find_crossings(lowering, crossings);
+	program->channels = PP_NEW_ARRAY(program->arena, struct pp_channel, count);
+	program->channel_count = 0;
+	for (uint32_t i = 0; i < count; i++) {
+		const struct crossing *at = &crossings[i];
+		struct pp_channel *channel = &program->channels[program->channel_count];
+		if (!program->channel_count || !same_channel(channel - 1, at)) {
+			struct pp_link link = pp_link_between(&lowering->spec->cluster, at->source, at->destination);
+			*channel = (struct pp_channel){.source = at->source,
+			                               .destination = at->destination,
+			                               .kind = at->kind,
+			                               .latency = link.latency,
+			                               .bandwidth = link.bandwidth};
+			program->channel_count++;
+		}
+		channel = &program->channels[program->channel_count - 1];
+		channel->messages += lowering->schedule->microbatches;
+		tables->channel[at->kind][at->stage] = program->channel_count - 1;
+		tables->ticks[at->kind][at->stage] =
+		    pp_transfer_ticks(channel->latency, channel->bandwidth, value_bytes(program, at->kind, at->stage));
+	}
+	lowering->channel_base = PP_NEW_ARRAY(lowering->scratch, uint32_t, (size_t)program->channel_count + 1);
+	for (uint32_t i = 0; i < program->channel_count; i++)
+		lowering->channel_base[i + 1] = lowering->channel_base[i] + program->channels[i].messages;
+}
+
+/* ---- computes ---------------------------------------------------------------------------------------------- */
+
+static size_t value_at(const struct pp_lowering *lowering, uint32_t stage, uint32_t mb)
+{
+	return (size_t)stage * lowering->schedule->microbatches + mb;
+}
+
+static void build_computes(struct pp_lowering *lowering, struct tables *tables)
+{
+	const struct pp_schedule *schedule = lowering->schedule;
+	lowering->base = PP_NEW_ARRAY(lowering->scratch, uint32_t, (size_t)schedule->ranks + 1);
+	for (uint32_t rank = 0; rank < schedule->ranks; rank++)
+		lowering->base[rank + 1] = lowering->base[rank] + schedule->rows[rank].count;
+	lowering->computes = PP_NEW_ARRAY(lowering->scratch, struct pp_compute, lowering->base[schedule->ranks]);
+	for (int kind = 0; kind < PP_VALUE_COUNT; kind++)
+		tables->maker[kind] = PP_NEW_ARRAY(lowering->scratch, uint32_t, value_at(lowering, schedule->stages, 0));
+	bool *begun = PP_NEW_ARRAY(lowering->scratch, bool, schedule->stages);
+	uint32_t id = 0;
+	for (uint32_t rank = 0; rank < schedule->ranks; rank++)
+		for (uint32_t i = 0; i < schedule->rows[rank].count; i++, id++) {
+			const struct pp_action *action = &schedule->rows[rank].actions[i];
+			struct pp_compute *compute = &lowering->computes[id];
+			*compute = (struct pp_compute){.stage = action->stage,
+			                               .mb = action->mb,
+			                               .rank = rank,
+			                               .kind = action->kind,
+			                               .flags = action->paired ? PP_PAIR : 0,
+			                               .transfer_in = PP_NULL,
+			                               .transfer_out = PP_NULL,
+			                               .in = PP_NULL,
+			                               .out = PP_NULL,
+			                               .aux = PP_NULL};
+			if (action->kind != PP_W)
+				tables->maker[action->kind == PP_F ? PP_ACT : PP_GRAD][value_at(lowering, action->stage, action->mb)] =
+				    id;
+			if ((action->kind == PP_B || action->kind == PP_W) && !begun[action->stage]) {
+				compute->flags |= PP_FIRST;
+				begun[action->stage] = true;
+			}
+		}
+}
+
+/* The value that a compute takes in: its kind and the stage that makes it. */
+static bool input_of(const struct pp_lowering *lowering, const struct pp_compute *compute, enum pp_value *kind,
+                     uint32_t *stage)
+{
+	*kind = compute->kind == PP_F ? PP_ACT : PP_GRAD;
+	if (compute->kind == PP_W)
+		return false;
+	if (*kind == PP_ACT ? compute->stage == 0 : compute->stage + 1 == lowering->schedule->stages)
+		return false;
+	*stage = *kind == PP_ACT ? compute->stage - 1 : compute->stage + 1;
+	return true;
+}
+
+/* Kind of the boundary value that F, B and I make. */
+static enum pp_value made_by(const struct pp_compute *compute)
+{
+	return compute->kind == PP_F ? PP_ACT : PP_GRAD;
+}
+
+static bool has_output(const struct pp_lowering *lowering, const struct pp_compute *compute)
+{
+	if (compute->kind == PP_W)
+		return false;
+	return compute->kind == PP_F ? compute->stage + 1 < lowering->schedule->stages : compute->stage > 0;
+}
+
+static bool loads(const struct pp_lowering *lowering, uint32_t stage)
+{
+	return lowering->program->stages[stage].loads_tokens || lowering->program->stages[stage].loads_labels;
+}
+
+/* ---- slots -------------------------------------------------------------------------------------------------- */
+
+/* Lengths of the slot tables and streams: one slot per value; a transfer is a post and a wait on both ranks. */
+static void make_room(struct pp_lowering *lowering, const struct tables *tables)
+{
+	struct pp_program *program = lowering->program;
+	lowering->stream_length = PP_NEW_ARRAY(lowering->scratch, uint32_t, program->ranks);
+	lowering->stream_capacity = PP_NEW_ARRAY(lowering->scratch, uint32_t, program->ranks);
+	for (uint32_t rank = 0; rank < program->ranks; rank++) {
+		uint32_t values = 0, length = 0;
+		for (uint32_t id = lowering->base[rank]; id < lowering->base[rank + 1]; id++) {
+			const struct pp_compute *compute = &lowering->computes[id];
+			enum pp_value kind;
+			uint32_t stage;
+			bool received = input_of(lowering, compute, &kind, &stage) && tables->channel[kind][stage] != PP_NULL;
+			bool output = has_output(lowering, compute);
+			bool sent = output && tables->channel[made_by(compute)][compute->stage] != PP_NULL;
+			bool loading = compute->kind == PP_F && loads(lowering, compute->stage);
+			values += (received ? 1u : 0) + (output ? 1u : 0) + (compute->kind == PP_F ? 1u : 0) + (loading ? 1u : 0);
+			length += 1 + (received ? 2u : 0) + (sent ? 2u : 0) + (loading ? 1u : 0);
+		}
+		lowering->stream_length[rank] = length;
+		struct pp_rank *table = &program->rank[rank];
+		table->slots = pp_arena_grow(program->arena, table->slots, table->slot_count,
+		                             (size_t)table->slot_count + values, sizeof *table->slots);
+	}
+}
+
+static uint32_t add_slot(struct pp_lowering *lowering, uint32_t rank, enum pp_slot_class class, uint64_t bytes)
+{
+	struct pp_rank *table = &lowering->program->rank[rank];
+	table->slots[table->slot_count] = (struct pp_slot){.class = (uint8_t) class, .tensor = PP_NULL, .bytes = bytes};
+	return table->slot_count++;
+}
+
+static void connect_input(struct pp_lowering *lowering, const struct tables *tables, uint32_t id, uint32_t *filled)
+{
+	struct pp_compute *compute = &lowering->computes[id];
+	enum pp_value kind;
+	uint32_t stage;
+	if (!input_of(lowering, compute, &kind, &stage))
+		return;
+	uint32_t producer = tables->maker[kind][value_at(lowering, stage, compute->mb)];
+	uint32_t channel = tables->channel[kind][stage];
+	if (channel == PP_NULL) {
+		assert(producer < id);                          /* same row: the check saw to it */
+		compute->in = lowering->computes[producer].out; /* R5 */
+		return;
+	}
+	uint32_t transfer = lowering->channel_base[channel] + filled[channel]++;
+	lowering->transfers[transfer] = (struct pp_transfer){
+	    .producer = producer, .consumer = id, .channel = channel, .ticks = tables->ticks[kind][stage]};
+	compute->transfer_in = transfer;
+	lowering->computes[producer].transfer_out = transfer;
+	compute->in = add_slot(lowering, compute->rank, PP_SLOT_RECV, value_bytes(lowering->program, kind, stage));
+}
+
+static void connect_rest(struct pp_lowering *lowering, const struct tables *tables, uint32_t id)
+{
+	struct pp_program *program = lowering->program;
+	struct pp_compute *compute = &lowering->computes[id];
+	if (has_output(lowering, compute))
+		compute->out =
+		    add_slot(lowering, compute->rank, PP_SLOT_OUT, value_bytes(program, made_by(compute), compute->stage));
+	if (compute->kind == PP_F) {
+		compute->stash = add_slot(lowering, compute->rank, PP_SLOT_STASH, program->stages[compute->stage].stash_bytes);
+		if (loads(lowering, compute->stage))
+			compute->aux = add_slot(lowering, compute->rank, PP_SLOT_AUX, program->stages[compute->stage].aux_bytes);
+		return;
+	}
+	const struct pp_compute *forward =
+	    &lowering->computes[tables->maker[PP_ACT][value_at(lowering, compute->stage, compute->mb)]];
+	compute->stash = forward->stash;
+	compute->aux = forward->aux;
+}
+
+void pp_lower_graph(struct pp_lowering *lowering)
+{
+	struct tables tables;
+	build_channels(lowering, &tables);
+	build_computes(lowering, &tables);
+	make_room(lowering, &tables);
+	uint32_t channels = lowering->program->channel_count, computes = lowering->base[lowering->program->ranks];
+	lowering->transfers = PP_NEW_ARRAY(lowering->scratch, struct pp_transfer, lowering->channel_base[channels]);
+	uint32_t *filled = PP_NEW_ARRAY(lowering->scratch, uint32_t, channels);
+	for (uint32_t id = 0; id < computes; id++) {
+		connect_input(lowering, &tables, id, filled);
+		connect_rest(lowering, &tables, id);
+	}
+}

@@ -1,0 +1,69 @@
+/* Inside codegen/: the tables that the parts of the lowering share. */
+#ifndef PP_LOWERING_H
+#define PP_LOWERING_H
+
+#include "lower.h"
+
+/* One action of the schedule. Ids are consecutive per rank, in row order. */
+struct pp_compute {
+	uint32_t stage, mb, rank;
+	uint8_t kind;          /* enum pp_action_kind */
+	uint8_t flags;         /* enum pp_instr_flag */
+	uint32_t transfer_in;  /* that brings its boundary input, or PP_NULL */
+	uint32_t transfer_out; /* that takes its output away, or PP_NULL */
+	uint32_t in, out;      /* slots of boundary input and output, or PP_NULL */
+	uint32_t stash, aux;   /* slots; aux may be PP_NULL */
+};
+
+/* One message. Ids are consecutive per channel, in the order in which its consumer's rank wants them (R1). */
+struct pp_transfer {
+	uint32_t producer, consumer; /* computes */
+	uint32_t channel;
+	uint64_t ticks;
+};
+
+struct pp_lowering {
+	struct pp_arena *scratch;
+	struct pp_program *program;
+	const struct pp_spec *spec;
+	const struct pp_schedule *schedule;
+	struct pp_compute *computes;
+	uint32_t *base; /* [ranks + 1]: first compute of each rank */
+	struct pp_transfer *transfers;
+	uint32_t *channel_base;  /* [channels + 1]: first transfer of each channel */
+	uint32_t *stream_length; /* [ranks]: instructions without the tail */
+	uint32_t *stream_capacity;
+	uint64_t makespan; /* simulated end of the last compute */
+};
+
+/* The latency and bandwidth between two ranks. */
+struct pp_link pp_link_between(const struct pp_cluster *cluster, uint32_t a, uint32_t b);
+
+/* Append to a rank's stream; `order` is the position in G of a post, else PP_NULL. */
+void pp_lowering_emit(struct pp_lowering *lowering, uint32_t rank, const struct pp_instr *instr, uint32_t order);
+
+/* lower_graph.c: channels, computes, transfers, slots of values. Costs are integer ticks. */
+void pp_lower_graph(struct pp_lowering *lowering);
+
+/* lower_depth.c: program->channels[].depth. */
+void pp_lower_depths(struct pp_lowering *lowering);
+
+/* lower.c: the streams up to the last compute. */
+void pp_lower_order(struct pp_lowering *lowering);
+
+/* lower_tail.c: what stands before the first and after the last compute; groups, hyper-parameter rows. */
+void pp_lower_start(struct pp_lowering *lowering);
+bool pp_lower_tail(struct pp_lowering *lowering, struct pp_diag *diag);
+
+static inline uint64_t pp_ticks_add(uint64_t a, uint64_t b)
+{
+	uint64_t sum;
+	return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
+}
+
+static inline uint64_t pp_compute_ticks(const struct pp_lowering *lowering, const struct pp_compute *compute)
+{
+	return lowering->program->stages[compute->stage].ticks[compute->kind];
+}
+
+#endif

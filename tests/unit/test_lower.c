@@ -1,0 +1,652 @@
+/* Lowering: streams of small cases written out, then properties of thousands of random schedules, judged by an
+ * independent blocking run of the streams. */
+#include "lowering_fixture.h"
+
+#include "codegen/lowering.h"
+
+/* ---- the judge: one blocking run under rendezvous, with value tags in slots --------------------------------- */
+
+enum tag_kind { TAG_ACT, TAG_GRAD, TAG_AUX, TAG_FULL, TAG_HALF };
+
+static uint64_t tag(enum tag_kind kind, uint32_t stage, uint32_t mb)
+{
+	return 1 + (((uint64_t)kind << 56) | ((uint64_t)stage << 32) | mb);
+}
+
+struct slot_state {
+	uint64_t tag;   /* 0: empty */
+	uint32_t sends; /* being read by this many */
+	bool flying;
+};
+
+struct judge {
+	const struct pp_program *program;
+	struct slot_state **slots;
+	uint32_t *next;       /* [ranks]: instruction */
+	uint32_t (*posts)[2]; /* [channels]: sends and recvs posted */
+	uint32_t **slot_of;   /* [2 * channels]: of each post */
+	uint8_t **waited;
+	uint8_t *forward, *backward, *weight; /* [stages * microbatches] */
+	uint64_t errors;
+};
+
+static void expect(struct judge *judge, bool condition)
+{
+	judge->errors += !condition;
+}
+
+static void write_slot(struct judge *judge, uint32_t rank, uint32_t slot, uint64_t value)
+{
+	struct slot_state *state = &judge->slots[rank][slot];
+	expect(judge, !state->tag && !state->sends && !state->flying);
+	state->tag = value;
+}
+
+static void take_slot(struct judge *judge, uint32_t rank, uint32_t slot, uint64_t value)
+{
+	struct slot_state *state = &judge->slots[rank][slot];
+	expect(judge, state->tag == value && !state->flying);
+	state->tag = 0;
+}
+
+static void do_compute(struct judge *judge, uint32_t rank, const struct pp_instr *x)
+{
+	const struct pp_program *program = judge->program;
+	size_t at = (size_t)x->stage * program->microbatches + x->mb;
+	bool first = x->stage == 0, last = x->stage + 1 == program->stage_count;
+	expect(judge, program->stages[x->stage].rank == rank);
+	switch ((enum pp_op)x->op) {
+	case PP_OP_FWD:
+		expect(judge, !judge->forward[at]++);
+		expect(judge, first == (x->a[0] == PP_NULL) && last == (x->a[2] == PP_NULL) &&
+		                  (first || last) == (x->a[1] != PP_NULL));
+		if (!first)
+			take_slot(judge, rank, x->a[0], tag(TAG_ACT, x->stage - 1, x->mb));
+		if (!last)
+			write_slot(judge, rank, x->a[2], tag(TAG_ACT, x->stage, x->mb));
+		write_slot(judge, rank, x->a[3], tag(TAG_FULL, x->stage, x->mb));
+		return;
+	case PP_OP_BWD:
+	case PP_OP_BWDI:
+		expect(judge, judge->forward[at] && !judge->backward[at]++);
+		expect(judge, last == (x->a[2] == PP_NULL) && first == (x->a[3] == PP_NULL));
+		if (!last)
+			take_slot(judge, rank, x->a[2], tag(TAG_GRAD, x->stage + 1, x->mb));
+		if (!first)
+			write_slot(judge, rank, x->a[3], tag(TAG_GRAD, x->stage, x->mb));
+		take_slot(judge, rank, x->a[1], tag(TAG_FULL, x->stage, x->mb));
+		if (x->op == PP_OP_BWDI)
+			write_slot(judge, rank, x->a[1], tag(TAG_HALF, x->stage, x->mb));
+		break;
+	case PP_OP_BWDW:
+		take_slot(judge, rank, x->a[1], tag(TAG_HALF, x->stage, x->mb));
+		break;
+	default:
+		fail();
+	}
+	if (x->op == PP_OP_BWDI)
+		return;
+	expect(judge, !judge->weight[at]++);
+	bool begun = false;
+	for (uint32_t mb = 0; mb < program->microbatches; mb++)
+		begun |= mb != x->mb && judge->weight[(size_t)x->stage * program->microbatches + mb];
+	expect(judge, begun == !(x->flags & PP_FIRST));
+	if (first || last)
+		take_slot(judge, rank, x->a[0], tag(TAG_AUX, x->stage, x->mb));
+}
+
+static void do_wait(struct judge *judge, uint32_t rank, const struct pp_instr *x)
+{
+	bool receiving = judge->program->channels[x->a[0]].destination == rank;
+	expect(judge, x->a[1] < judge->posts[x->a[0]][receiving]);
+	expect(judge, !judge->waited[2 * x->a[0] + receiving][x->a[1]]++);
+	struct slot_state *state = &judge->slots[rank][judge->slot_of[2 * x->a[0] + receiving][x->a[1]]];
+	if (receiving)
+		state->flying = false;
+	else
+		state->sends--;
+}
+
+/* Both heads of a channel stand at their posts of the same message: exchange it. */
+static void exchange(struct judge *judge, uint32_t channel, const struct pp_instr *send, const struct pp_instr *recv)
+{
+	const struct pp_channel *info = &judge->program->channels[channel];
+	uint32_t sequence = judge->posts[channel][0]++;
+	judge->posts[channel][1]++;
+	expect(judge,
+	       send->a[1] == sequence && recv->a[1] == sequence && send->stage == recv->stage && send->mb == recv->mb);
+	expect(judge, send->dtype == recv->dtype && send->count == recv->count);
+	expect(judge, sequence < info->depth || judge->waited[2 * channel + 1][sequence - info->depth]);
+	judge->slot_of[2 * channel][sequence] = send->a[2];
+	judge->slot_of[2 * channel + 1][sequence] = recv->a[2];
+	uint64_t value = tag(info->kind == PP_ACT ? TAG_ACT : TAG_GRAD, send->stage, send->mb);
+	take_slot(judge, info->source, send->a[2], value);
+	judge->slots[info->source][send->a[2]].sends++;
+	write_slot(judge, info->destination, recv->a[2], value);
+	judge->slots[info->destination][recv->a[2]].flying = true;
+}
+
+static const struct pp_instr *head(const struct judge *judge, uint32_t rank)
+{
+	const struct pp_stream *stream = &judge->program->programs[0].streams[rank];
+	return judge->next[rank] < stream->count ? &stream->items[judge->next[rank]] : NULL;
+}
+
+static bool step(struct judge *judge, uint32_t rank)
+{
+	const struct pp_instr *x = head(judge, rank);
+	if (!x)
+		return false;
+	if (x->op == PP_OP_SEND) {
+		uint32_t peer = judge->program->channels[x->a[0]].destination;
+		expect(judge, judge->program->channels[x->a[0]].source == rank);
+		const struct pp_instr *y = head(judge, peer);
+		if (!y || y->op != PP_OP_RECV || y->a[0] != x->a[0])
+			return false;
+		exchange(judge, x->a[0], x, y);
+		judge->next[peer]++;
+	} else if (x->op == PP_OP_RECV) {
+		expect(judge, judge->program->channels[x->a[0]].destination == rank);
+		return false; /* the sender's step does both */
+	} else if (x->op == PP_OP_WAIT) {
+		do_wait(judge, rank, x);
+	} else if (x->op == PP_OP_LOAD) {
+		write_slot(judge, rank, x->a[0], tag(TAG_AUX, x->stage, x->mb));
+	} else if (x->op < PP_OP_SEND) {
+		do_compute(judge, rank, x);
+	}
+	judge->next[rank]++;
+	return true;
+}
+
+static void judge_end(struct judge *judge)
+{
+	const struct pp_program *program = judge->program;
+	for (uint32_t rank = 0; rank < program->ranks; rank++) {
+		expect(judge, !head(judge, rank)); /* not stuck */
+		for (uint32_t slot = 0; slot < program->rank[rank].slot_count; slot++) {
+			const struct slot_state *state = &judge->slots[rank][slot];
+			expect(judge, !state->tag && !state->sends && !state->flying);
+		}
+	}
+	for (size_t i = 0; i < (size_t)program->stage_count * program->microbatches; i++)
+		expect(judge, judge->forward[i] == 1 && judge->backward[i] == 1 && judge->weight[i] == 1);
+	for (uint32_t channel = 0; channel < program->channel_count; channel++)
+		for (uint32_t i = 0; i < program->channels[channel].messages; i++)
+			expect(judge, judge->waited[2 * channel][i] == 1 && judge->waited[2 * channel + 1][i] == 1);
+}
+
+static uint64_t errors_in(struct world *w)
+{
+	const struct pp_program *program = &w->program;
+	size_t actions = (size_t)program->stage_count * program->microbatches;
+	struct judge judge = {
+	    .program = program,
+	    .slots = PP_NEW_ARRAY(w->arena, struct slot_state *, program->ranks),
+	    .next = PP_NEW_ARRAY(w->arena, uint32_t, program->ranks),
+	    .posts = pp_arena_alloc(w->arena, program->channel_count, sizeof(uint32_t[2])),
+	    .slot_of = PP_NEW_ARRAY(w->arena, uint32_t *, (size_t)2 * program->channel_count),
+	    .waited = PP_NEW_ARRAY(w->arena, uint8_t *, (size_t)2 * program->channel_count),
+	    .forward = PP_NEW_ARRAY(w->arena, uint8_t, actions),
+	    .backward = PP_NEW_ARRAY(w->arena, uint8_t, actions),
+	    .weight = PP_NEW_ARRAY(w->arena, uint8_t, actions),
+	};
+	for (uint32_t rank = 0; rank < program->ranks; rank++)
+		judge.slots[rank] = PP_NEW_ARRAY(w->arena, struct slot_state, program->rank[rank].slot_count);
+	for (uint32_t end = 0; end < 2 * program->channel_count; end++) {
+		judge.slot_of[end] = PP_NEW_ARRAY(w->arena, uint32_t, program->channels[end / 2].messages);
+		judge.waited[end] = PP_NEW_ARRAY(w->arena, uint8_t, program->channels[end / 2].messages);
+	}
+	for (bool moved = true; moved;) {
+		moved = false;
+		for (uint32_t rank = 0; rank < program->ranks; rank++)
+			while (step(&judge, rank))
+				moved = true;
+	}
+	judge_end(&judge);
+	return judge.errors;
+}
+
+/* ---- small cases, written out ----------------------------------------------------------------------------------- */
+
+static void write_instr(const struct pp_program *program, uint32_t rank, const struct pp_instr *x, FILE *out)
+{
+	const char *kind = x->op == PP_OP_SEND || x->op == PP_OP_RECV || x->op == PP_OP_WAIT
+	                       ? (program->channels[x->a[0]].kind == PP_ACT ? "F" : "B")
+	                       : "";
+	switch ((enum pp_op)x->op) {
+	case PP_OP_FWD:
+		fprintf(out, "F%u", x->mb);
+		break;
+	case PP_OP_BWD:
+		fprintf(out, "B%u%s", x->mb, x->flags & PP_FIRST ? "!" : "");
+		break;
+	case PP_OP_SEND:
+	case PP_OP_RECV:
+		fprintf(out, "%s-%s%u", x->op == PP_OP_SEND ? "send" : "recv", kind, x->mb);
+		break;
+	case PP_OP_WAIT:
+		fprintf(out, "%s-%s#%u", program->channels[x->a[0]].source == rank ? "sent" : "got", kind, x->a[1]);
+		break;
+	case PP_OP_LOAD:
+		fprintf(out, "load%u", x->mb);
+		break;
+	default:
+		fprintf(out, "%s", pp_op_table[x->op].mnemonic);
+		break;
+	}
+}
+
+static void assert_stream(struct world *w, uint32_t rank, const char *expected)
+{
+	char *text = NULL;
+	size_t length = 0;
+	FILE *out = open_memstream(&text, &length);
+	const struct pp_stream *stream = &w->program.programs[0].streams[rank];
+	for (uint32_t i = 0; i < stream->count; i++) {
+		if (i)
+			fputc(' ', out);
+		write_instr(&w->program, rank, &stream->items[i], out);
+	}
+	fclose(out);
+	assert_string_equal(text, expected);
+	free(text);
+}
+
+/* Field case B02 (a): send F0 | {send F1, recv B0} {send F2, recv B1} {send F3, recv B2} | recv B3; braces are posted
+ * before any wait. */
+static void one_forward_one_backward_on_two_ranks(void **state)
+{
+	(void)state;
+	struct world w = make_world(0);
+	write_schedule(&w, 2, NULL, 4, "F0 F1 B0 F2 B1 F3 B2 B3\nF0 B0 F1 B1 F2 B2 F3 B3\n");
+	make_program(&w, 100, 100, 100, 10);
+	lower(&w);
+	assert_stream(
+	    &w, 0,
+	    "load0 F0 send-F0 load1 F1 send-F1 recv-B0 got-B#0 sent-F#0 sent-F#1 B0! recv-B1 load2 F2 send-F2 got-B#1 B1 "
+	    "sent-F#2 load3 F3 send-F3 recv-B2 got-B#2 sent-F#3 B2 recv-B3 got-B#3 B3");
+	assert_stream(
+	    &w, 1,
+	    "recv-F0 recv-F1 got-F#0 load0 F0 B0! send-B0 got-F#1 load1 F1 sent-B#0 B1 send-B1 recv-F2 got-F#2 sent-B#1 "
+	    "load2 F2 recv-F3 B2 send-B2 got-F#3 load3 F3 sent-B#2 B3 send-B3 sent-B#3");
+	assert_int_equal(errors_in(&w), 0);
+	end_world(&w);
+}
+
+/* ---- messages, slots, tails of field cases ------------------------------------------------------------------------
+ */
+
+static void count_messages(struct world *w, uint32_t remote, uint32_t local)
+{
+	uint32_t sends = 0, kept = 0;
+	for (uint32_t rank = 0; rank < w->program.ranks; rank++) {
+		const struct pp_stream *stream = &w->program.programs[0].streams[rank];
+		for (uint32_t i = 0; i < stream->count; i++) {
+			const struct pp_instr *x = &stream->items[i];
+			sends += x->op == PP_OP_SEND;
+			uint32_t input = x->op == PP_OP_FWD ? x->a[0] : x->op == PP_OP_BWD ? x->a[2] : PP_NULL;
+			kept += input != PP_NULL && w->program.rank[rank].slots[input].class == PP_SLOT_OUT;
+		}
+	}
+	assert_int_equal(sends, remote);
+	assert_int_equal(kept, local);
+	for (uint32_t c = 0; c < w->program.channel_count; c++)
+		assert_int_not_equal(w->program.channels[c].source, w->program.channels[c].destination);
+}
+
+/* All forwards, then all backwards, in an order that any placement allows. */
+static void write_gpipe(struct world *w, uint32_t ranks, uint32_t stages, const uint32_t *place, uint32_t m)
+{
+	struct pp_schedule *schedule = &w->schedule;
+	*schedule = (struct pp_schedule){.name = "gpipe", .ranks = ranks, .stages = stages, .microbatches = m};
+	schedule->stage_rank = PP_NEW_ARRAY(w->arena, uint32_t, stages);
+	memcpy(schedule->stage_rank, place, stages * sizeof *place);
+	schedule->rows = PP_NEW_ARRAY(w->arena, struct pp_row, ranks);
+	size_t *capacity = PP_NEW_ARRAY(w->arena, size_t, ranks);
+	for (uint32_t pass = 0; pass < 2; pass++)
+		for (uint32_t i = 0; i < stages; i++)
+			for (uint32_t mb = 0; mb < m; mb++) {
+				uint32_t stage = pass ? stages - 1 - i : i, rank = place[stage];
+				push_action(w, &schedule->rows[rank], &capacity[rank],
+				            (struct pp_action){.stage = stage, .mb = mb, .kind = pass ? PP_B : PP_F});
+			}
+}
+
+/* Field case B07 (a), (b). */
+static void hand_over_on_one_rank_is_no_message(void **state)
+{
+	(void)state;
+	static const struct {
+		uint32_t ranks, stages, microbatches, remote, local;
+		uint32_t place[8];
+	} cases[] = {
+	    {2, 4, 4, 16, 8, {0, 1, 1, 0}},
+	    {4, 8, 8, 96, 16, {0, 1, 2, 3, 3, 2, 1, 0}},
+	    {1, 2, 4, 0, 8, {0, 0}},
+	};
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct world w = make_world(0);
+		write_gpipe(&w, cases[i].ranks, cases[i].stages, cases[i].place, cases[i].microbatches);
+		make_program(&w, 100, 100, 100, 10);
+		lower(&w);
+		count_messages(&w, cases[i].remote, cases[i].local);
+		assert_int_equal(errors_in(&w), 0);
+		end_world(&w);
+	}
+}
+
+/* With transfers no longer than the shortest compute two receive slots lose nothing. */
+static void two_slots_suffice_for_short_transfers(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 0; seed < 300; seed++) {
+		struct world w = make_world(seed);
+		draw_schedule(&w, 6, 9, 4);
+		make_program(&w, 100, 100, 100, draw(&w, 101));
+		lower(&w);
+		for (uint32_t c = 0; c < w.program.channel_count; c++)
+			assert_int_equal(w.program.channels[c].depth, w.program.channels[c].messages > 1 ? 2 : 1);
+		end_world(&w);
+	}
+}
+
+/* ---- step tail ------------------------------------------------------------------------------------------------ */
+
+static uint32_t give_slot(struct world *w, uint32_t rank, enum pp_slot_class class, uint32_t tensor)
+{
+	struct pp_rank *table = &w->program.rank[rank];
+	table->slots =
+	    pp_arena_grow(w->arena, table->slots, table->slot_count, (size_t)table->slot_count + 1, sizeof *table->slots);
+	table->slots[table->slot_count] = (struct pp_slot){.class = (uint8_t) class, .tensor = tensor, .bytes = 24};
+	return table->slot_count++;
+}
+
+/* Tensor of a use: a weight slot and moments for the first use on the rank, a grad slot for each. */
+static void give_uses(struct world *w, const struct pp_use *uses, uint32_t count)
+{
+	struct pp_program *program = &w->program;
+	program->uses = PP_NEW_ARRAY(w->arena, struct pp_use, count);
+	program->use_count = count;
+	for (uint32_t i = 0; i < count; i++) {
+		uint32_t rank = program->stages[uses[i].stage].rank;
+		program->uses[i] = uses[i];
+		program->uses[i].weight = PP_NULL;
+		for (uint32_t j = 0; j < i; j++)
+			if (uses[j].tensor == uses[i].tensor && program->stages[uses[j].stage].rank == rank)
+				program->uses[i].weight = program->uses[j].weight;
+		if (program->uses[i].weight == PP_NULL)
+			program->uses[i].weight = give_slot(w, rank, PP_SLOT_WEIGHT, uses[i].tensor);
+		program->uses[i].grad = give_slot(w, rank, PP_SLOT_GRAD, uses[i].tensor);
+	}
+	for (uint32_t rank = 0; rank < program->ranks; rank++)
+		for (uint32_t tensor = 0; tensor < program->tensor_count; tensor++)
+			for (uint32_t i = 0; i < count; i++)
+				if (uses[i].tensor == tensor && program->stages[uses[i].stage].rank == rank) {
+					give_slot(w, rank, PP_SLOT_MOMENT, tensor);
+					give_slot(w, rank, PP_SLOT_MOMENT, tensor);
+					break;
+				}
+	for (uint32_t rank = 0; rank < program->ranks; rank++) {
+		give_slot(w, rank, PP_SLOT_LOSSES, PP_NULL);
+		give_slot(w, rank, PP_SLOT_NORMS, PP_NULL);
+		give_slot(w, rank, PP_SLOT_SCALE, PP_NULL);
+	}
+}
+
+/* The instructions of a rank that are neither compute nor point-to-point: slots by class. */
+static void assert_tail(struct world *w, uint32_t rank, const char *expected)
+{
+	char *text = NULL;
+	size_t length = 0;
+	FILE *out = open_memstream(&text, &length);
+	const struct pp_stream *stream = &w->program.programs[0].streams[rank];
+	for (uint32_t i = 0; i < stream->count; i++) {
+		const struct pp_instr *x = &stream->items[i];
+		if (x->op < PP_OP_COLL)
+			continue;
+		fprintf(out, "%s", pp_op_table[x->op].mnemonic);
+		for (const char *at = pp_op_table[x->op].signature; *at; at++) {
+			if (*at == 'K' || *at == 'G')
+				fprintf(out, " %c%u", *at == 'K' ? 'k' : 'g', x->a[*at == 'G']);
+			else if (*at == 'n' || *at == 'h')
+				fprintf(out, " %c%u", *at == 'n' ? 't' : 'h', x->mb);
+			else if (*at == 't')
+				fprintf(out, " %s*%u", pp_dtype_name[x->dtype], x->count);
+			else if (isdigit((unsigned char)*at))
+				fprintf(out, " %s.%u", pp_slot_class_name[w->program.rank[rank].slots[x->a[*at - '1']].class],
+				        x->a[*at - '1']);
+		}
+		fputc('\n', out);
+	}
+	fclose(out);
+	assert_string_equal(text, expected);
+	free(text);
+}
+
+static void train_with(struct world *w, const struct pp_use *uses, uint32_t count)
+{
+	static const struct pp_tensor tensors[] = {
+	    {.name = "emb.tok", .rows = 8, .columns = 4, .dims = 2, .decay = true},
+	    {.name = "norm.gamma", .rows = 4, .columns = 1, .dims = 1},
+	};
+	w->program.tensors = PP_NEW_ARRAY(w->arena, struct pp_tensor, 2);
+	memcpy(w->program.tensors, tensors, sizeof tensors);
+	w->program.tensor_count = 2;
+	give_uses(w, uses, count);
+	w->spec.train.hypers = PP_NEW(w->arena, struct pp_hyper);
+	w->spec.train.hypers[0] = (struct pp_hyper){.weight_decay = 0.1, .clip = 1};
+	w->spec.train.hyper_count = 1;
+	lower(w);
+	assert_int_equal(w->program.train.hyper_count, 2);
+	assert_true(w->program.train.hypers[0].weight_decay > 0.09 && w->program.train.hypers[1].weight_decay < 0.01);
+	assert_int_equal(errors_in(w), 0);
+}
+
+/* Three ranks; the embedding's weights are used by stages 0 and 2, and twice on rank 0. */
+static void tail_of_a_tied_model(void **state)
+{
+	(void)state;
+	struct world w = make_world(0);
+	write_gpipe(&w, 3, 4, (const uint32_t[]){0, 1, 2, 0}, 1);
+	make_program(&w, 100, 100, 100, 10);
+	static const struct pp_use uses[] = {
+	    {.tensor = 0, .stage = 0}, {.tensor = 0, .stage = 2}, {.tensor = 0, .stage = 3}, {.tensor = 1, .stage = 1}};
+	train_with(&w, uses, 4);
+	assert_tail(&w, 0,
+	            "zero losses.5\nzero norms.6\nadd grad.1 grad.2\ncoll k0 g1 grad.1 grad.1 f32*32\nwaitc k0\n"
+	            "coll k1 g0 losses.5 losses.5 f64*2\nwaitc k1\nsqnorm t0 grad.1 norms.6\ncoll k2 g0 norms.6 norms.6 "
+	            "f64*2\nwaitc k2\n"
+	            "clip h0 losses.5 norms.6 scale.7\nopt h0 weight.0 grad.1 moment.3 moment.4\n");
+	assert_tail(&w, 1,
+	            "zero losses.4\nzero norms.5\ncoll k1 g0 losses.4 losses.4 f64*2\nwaitc k1\nsqnorm t1 grad.1 norms.5\n"
+	            "coll k2 g0 norms.5 norms.5 f64*2\nwaitc k2\nclip h0 losses.4 norms.5 scale.6\nopt h1 weight.0 grad.1 "
+	            "moment.2 moment.3\n");
+	assert_tail(&w, 2,
+	            "zero losses.4\nzero norms.5\ncoll k0 g1 grad.1 grad.1 f32*32\nwaitc k0\ncoll k1 g0 losses.4 losses.4 "
+	            "f64*2\nwaitc k1\n"
+	            "coll k2 g0 norms.5 norms.5 f64*2\nwaitc k2\nclip h0 losses.4 norms.5 scale.6\nopt h0 weight.0 grad.1 "
+	            "moment.2 moment.3\n");
+	assert_int_equal(w.program.group_count, 2);
+	assert_int_equal(w.program.groups[1].member_count, 2);
+	assert_int_equal(w.program.groups[1].members[1], 2);
+	end_world(&w);
+}
+
+static void one_rank_has_no_collectives(void **state)
+{
+	(void)state;
+	struct world w = make_world(0);
+	write_gpipe(&w, 1, 2, (const uint32_t[]){0, 0}, 3);
+	make_program(&w, 100, 100, 100, 10);
+	static const struct pp_use uses[] = {
+	    {.tensor = 0, .stage = 0}, {.tensor = 0, .stage = 1}, {.tensor = 1, .stage = 1}};
+	train_with(&w, uses, 3);
+	assert_tail(
+	    &w, 0,
+	    "zero losses.9\nzero norms.10\nadd grad.1 grad.2\nsqnorm t0 grad.1 norms.10\nsqnorm t1 grad.4 norms.10\n"
+	    "clip h0 losses.9 norms.10 scale.11\nopt h0 weight.0 grad.1 moment.5 moment.6\nopt h1 weight.3 grad.4 moment.7 "
+	    "moment.8\n");
+	assert_int_equal(w.program.group_count, 0);
+	end_world(&w);
+}
+
+/* ---- times ---------------------------------------------------------------------------------------------------- */
+
+/* The same parts as pp_lower, without tail, so that the simulated time is seen. */
+static uint64_t lower_for_time(struct world *w)
+{
+	struct pp_lowering lowering = {
+	    .scratch = w->arena, .program = &w->program, .spec = &w->spec, .schedule = &w->schedule};
+	w->program.programs = PP_NEW(w->arena, struct pp_named_program);
+	w->program.programs[0].streams = PP_NEW_ARRAY(w->arena, struct pp_stream, w->program.ranks);
+	pp_lower_graph(&lowering);
+	pp_lower_depths(&lowering);
+	pp_lower_order(&lowering);
+	return lowering.makespan;
+}
+
+/* Time of a run in which a channel carries one message at a time, as soon as both ends are posted. */
+static uint64_t run_time(struct world *w)
+{
+	const struct pp_program *program = &w->program;
+	uint64_t *clock = PP_NEW_ARRAY(w->arena, uint64_t, program->ranks), last = 0;
+	uint32_t *next = PP_NEW_ARRAY(w->arena, uint32_t, program->ranks);
+	uint64_t *free_at = PP_NEW_ARRAY(w->arena, uint64_t, program->channel_count);
+	uint64_t **posted =
+	    PP_NEW_ARRAY(w->arena, uint64_t *, (size_t)2 * program->channel_count); /* time + 1; 0: not yet */
+	uint64_t **over = PP_NEW_ARRAY(w->arena, uint64_t *, program->channel_count);
+	for (uint32_t c = 0; c < program->channel_count; c++) {
+		posted[2 * c] = PP_NEW_ARRAY(w->arena, uint64_t, program->channels[c].messages);
+		posted[2 * c + 1] = PP_NEW_ARRAY(w->arena, uint64_t, program->channels[c].messages);
+		over[c] = PP_NEW_ARRAY(w->arena, uint64_t, program->channels[c].messages);
+	}
+	for (bool moved = true; moved;) {
+		moved = false;
+		for (uint32_t rank = 0; rank < program->ranks; rank++) {
+			const struct pp_stream *stream = &program->programs[0].streams[rank];
+			for (; next[rank] < stream->count; next[rank]++, moved = true) {
+				const struct pp_instr *x = &stream->items[next[rank]];
+				const struct pp_channel *channel = &program->channels[x->a[0] < program->channel_count ? x->a[0] : 0];
+				if (x->op == PP_OP_LOAD)
+					continue;
+				if (x->op == PP_OP_WAIT) {
+					if (!over[x->a[0]][x->a[1]])
+						break;
+					if (over[x->a[0]][x->a[1]] - 1 > clock[rank])
+						clock[rank] = over[x->a[0]][x->a[1]] - 1;
+				} else if (x->op == PP_OP_SEND || x->op == PP_OP_RECV) {
+					posted[2 * x->a[0] + (x->op == PP_OP_RECV)][x->a[1]] = clock[rank] + 1;
+					uint64_t a = posted[2 * x->a[0]][x->a[1]], b = posted[2 * x->a[0] + 1][x->a[1]];
+					if (!a || !b)
+						continue;
+					uint64_t start = (a > b ? a : b) - 1;
+					start = start > free_at[x->a[0]] ? start : free_at[x->a[0]];
+					free_at[x->a[0]] =
+					    start + pp_transfer_ticks(channel->latency, channel->bandwidth, pp_payload_bytes(x));
+					over[x->a[0]][x->a[1]] = free_at[x->a[0]] + 1;
+				} else {
+					static const enum pp_phase phases[] = {[PP_OP_FWD] = PP_PHASE_F,
+					                                       [PP_OP_BWD] = PP_PHASE_B,
+					                                       [PP_OP_BWDI] = PP_PHASE_I,
+					                                       [PP_OP_BWDW] = PP_PHASE_W};
+					clock[rank] += program->stages[x->stage].ticks[phases[x->op]];
+					last = clock[rank] > last ? clock[rank] : last;
+				}
+			}
+		}
+	}
+	return last;
+}
+
+/* Longest path through rows, data flow and channels with unlimited receive slots, by plain iteration. */
+static uint64_t ideal_time(struct world *w)
+{
+	const struct pp_schedule *schedule = &w->schedule;
+	uint32_t m = schedule->microbatches, stages = schedule->stages;
+	uint64_t *made = PP_NEW_ARRAY(w->arena, uint64_t, (size_t)2 * stages * m); /* end + 1 */
+	uint64_t *clock = PP_NEW_ARRAY(w->arena, uint64_t, schedule->ranks), last = 0;
+	uint64_t(*free_at)[2] = pp_arena_alloc(w->arena, (size_t)schedule->ranks * schedule->ranks, sizeof *free_at);
+	uint32_t *next = PP_NEW_ARRAY(w->arena, uint32_t, schedule->ranks);
+	for (bool moved = true; moved;) {
+		moved = false;
+		for (uint32_t rank = 0; rank < schedule->ranks; rank++)
+			for (; next[rank] < schedule->rows[rank].count; next[rank]++, moved = true) {
+				const struct pp_action *action = &schedule->rows[rank].actions[next[rank]];
+				bool forward = action->kind == PP_F;
+				bool needs = action->kind != PP_W && (forward ? action->stage > 0 : action->stage + 1 < stages);
+				if (needs) {
+					uint32_t maker = forward ? action->stage - 1 : action->stage + 1,
+					         source = schedule->stage_rank[maker];
+					uint64_t at = made[2 * ((size_t)maker * m + action->mb) + forward];
+					if (!at)
+						break;
+					at--;
+					if (source != rank) {
+						const struct pp_link *link = source / w->spec.cluster.gpus == rank / w->spec.cluster.gpus
+						                                 ? &w->spec.cluster.intra
+						                                 : &w->spec.cluster.inter;
+						const struct pp_stage *shape = &w->program.stages[forward ? maker : action->stage];
+						uint64_t *busy = &free_at[(size_t)source * schedule->ranks + rank][forward];
+						*busy = (at > *busy ? at : *busy) +
+						        pp_transfer_ticks(link->latency, link->bandwidth, (uint64_t)shape->out_count * 4);
+						at = *busy;
+					}
+					clock[rank] = at > clock[rank] ? at : clock[rank];
+				}
+				clock[rank] += w->program.stages[action->stage].ticks[action->kind];
+				last = clock[rank] > last ? clock[rank] : last;
+				if (action->kind != PP_W)
+					made[2 * ((size_t)action->stage * m + action->mb) + forward] = clock[rank] + 1;
+			}
+	}
+	return last;
+}
+
+/* T3: a run of the streams takes the simulated time. T4: and that is the ideal one, whatever the costs. */
+static void streams_take_the_ideal_time(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 0; seed < 2000; seed++) {
+		struct world w = make_world(seed);
+		draw_schedule(&w, 6, 9, 4);
+		draw_program(&w);
+		uint64_t simulated = lower_for_time(&w);
+		uint64_t run = run_time(&w), ideal = ideal_time(&w);
+		if (simulated != run || simulated != ideal)
+			fail_msg("seed %u: simulated %u, run %u, ideal %u", (unsigned)seed, (unsigned)simulated, (unsigned)run,
+			         (unsigned)ideal);
+		end_world(&w);
+	}
+}
+
+/* ---- properties over random schedules ------------------------------------------------------------------------------
+ */
+
+static void random_schedules_lower_to_sound_streams(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 0; seed < 3000; seed++) {
+		struct world w = make_world(seed);
+		draw_schedule(&w, 6, 9, 4);
+		draw_program(&w);
+		lower(&w);
+		if (errors_in(&w))
+			fail_msg("seed %u: %u errors", (unsigned)seed, (unsigned)errors_in(&w));
+		end_world(&w);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(one_forward_one_backward_on_two_ranks),
+	    cmocka_unit_test(hand_over_on_one_rank_is_no_message),
+	    cmocka_unit_test(two_slots_suffice_for_short_transfers),
+	    cmocka_unit_test(tail_of_a_tied_model),
+	    cmocka_unit_test(one_rank_has_no_collectives),
+	    cmocka_unit_test(streams_take_the_ideal_time),
+	    cmocka_unit_test(random_schedules_lower_to_sound_streams),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
