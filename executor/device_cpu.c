@@ -150,7 +150,7 @@ static void run_attn_dx(const struct frame *f)
 	pp_attention_dx(&attention, at(f, DO), at(f, Q), at(f, K), at(f, V), at(f, O), at(f, LSE), at(f, DQ), at(f, DK), at(f, DV));
 }
 
-static enum pp_activation activation(const struct frame *f)
+static enum pp_gelu activation(const struct frame *f)
 {
 	return f->instr->imm[0] ? PP_GELU_TANH : PP_GELU_ERF;
 }

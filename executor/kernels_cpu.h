@@ -55,10 +55,10 @@ void pp_attention(const struct pp_attention *shape, const pp_real *q, const pp_r
 void pp_attention_dx(const struct pp_attention *shape, const pp_real *d_o, const pp_real *q, const pp_real *k,
                      const pp_real *v, const pp_real *o, const pp_real *lse, pp_real *dq, pp_real *dk, pp_real *dv);
 
-enum pp_activation { PP_GELU_ERF, PP_GELU_TANH };
-void pp_activate(enum pp_activation kind, size_t count, const pp_real *x, pp_real *y);
+enum pp_gelu { PP_GELU_ERF, PP_GELU_TANH };
+void pp_activate(enum pp_gelu kind, size_t count, const pp_real *x, pp_real *y);
 /* dx may be dy or x. */
-void pp_activate_dx(enum pp_activation kind, size_t count, const pp_real *dy, const pp_real *x, pp_real *dx);
+void pp_activate_dx(enum pp_gelu kind, size_t count, const pp_real *dy, const pp_real *x, pp_real *dx);
 
 /* y = a + b; y may be a or b. */
 void pp_add(size_t count, const pp_real *a, const pp_real *b, pp_real *y);

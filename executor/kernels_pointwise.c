@@ -77,7 +77,7 @@ static inline pp_real erf_slope(pp_real x)
 	return at.integral + x * at.density;
 }
 
-void pp_activate(enum pp_activation kind, size_t count, const pp_real *x, pp_real *y)
+void pp_activate(enum pp_gelu kind, size_t count, const pp_real *x, pp_real *y)
 {
 	switch (kind) {
 	case PP_GELU_ERF:
@@ -93,7 +93,7 @@ void pp_activate(enum pp_activation kind, size_t count, const pp_real *x, pp_rea
 	}
 }
 
-void pp_activate_dx(enum pp_activation kind, size_t count, const pp_real *dy, const pp_real *x, pp_real *dx)
+void pp_activate_dx(enum pp_gelu kind, size_t count, const pp_real *dy, const pp_real *x, pp_real *dx)
 {
 	switch (kind) {
 	case PP_GELU_ERF:

@@ -230,7 +230,7 @@ static void attention(void **state)
 
 /* ---- what touches each element once -------------------------------------------------------------- */
 
-static double gelu(enum pp_activation kind, double x)
+static double gelu(enum pp_gelu kind, double x)
 {
 	return kind == PP_GELU_ERF ? x * 0.5 * erfc(-x / sqrt(2)) : 0.5 * x * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
 }
@@ -240,7 +240,7 @@ static void activation(void **state)
 	(void)state;
 	enum { COUNT = 4001 };
 	for (unsigned which = 0; which < 2; which++) {
-		enum pp_activation kind = which ? PP_GELU_TANH : PP_GELU_ERF;
+		enum pp_gelu kind = which ? PP_GELU_TANH : PP_GELU_ERF;
 		float *x = values(COUNT, 1), *y = values(COUNT, 2), *dy = values(COUNT, 3), *dx = values(COUNT, 4);
 		double *want = zeros(COUNT), *want_dx = zeros(COUNT);
 		for (size_t i = 0; i < COUNT; i++) {
@@ -270,7 +270,7 @@ static void extremes(void **state)
 {
 	(void)state;
 	for (unsigned which = 0; which < 2; which++) {
-		enum pp_activation kind = which ? PP_GELU_TANH : PP_GELU_ERF;
+		enum pp_gelu kind = which ? PP_GELU_TANH : PP_GELU_ERF;
 		const float x[] = {-1e30f, -100, 0, 100, 1e30f, NAN, INFINITY};
 		const float ones[] = {1, 1, 1, 1, 1, 1, 1};
 		float y[7], slope[7];

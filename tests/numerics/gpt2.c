@@ -1,0 +1,267 @@
+/* A small GPT-2 by hand: file, forward, backward. Test code: memory that runs out aborts. */
+#include "gpt2.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Order of the tensors in the file: token table, positions, per block these, final norm, head if untied. */
+enum {
+	NORM1_WEIGHT, NORM1_BIAS, Q_WEIGHT, Q_BIAS, K_WEIGHT, K_BIAS, V_WEIGHT, V_BIAS, O_WEIGHT, O_BIAS,
+	NORM2_WEIGHT, NORM2_BIAS, FC1_WEIGHT, FC1_BIAS, FC2_WEIGHT, FC2_BIAS, BLOCK_TENSORS
+};
+enum { TOKEN_TABLE, POSITIONS, FIRST_BLOCK };
+
+static void *make(size_t count, size_t size)
+{
+	void *made = calloc(count ? count : 1, size);
+	if (!made)
+		abort();
+	return made;
+}
+
+static pp_real *reals(size_t count)
+{
+	return make(count, sizeof(pp_real));
+}
+
+/* ---- file ------------------------------------------------------------------------------------------ */
+
+static bool read_tensor(FILE *in, struct gpt2_tensor *tensor)
+{
+	if (fread(tensor->name, 1, sizeof tensor->name, in) != sizeof tensor->name || tensor->name[GPT2_NAME_BYTES - 1] ||
+	    fread(&tensor->rows, sizeof tensor->rows, 1, in) != 1 || fread(&tensor->columns, sizeof tensor->columns, 1, in) != 1)
+		return false;
+	size_t count = (size_t)tensor->rows * tensor->columns;
+	float *weight = make(count, sizeof *weight);
+	tensor->weight = reals(count);
+	tensor->gradient = reals(count);
+	tensor->expected = make(count, sizeof *tensor->expected);
+	bool ok = fread(weight, sizeof *weight, count, in) == count && fread(tensor->expected, sizeof *tensor->expected, count, in) == count;
+	for (size_t i = 0; i < count; i++)
+		tensor->weight[i] = (pp_real)weight[i];
+	free(weight);
+	return ok;
+}
+
+static bool read_model(FILE *in, struct gpt2 *model)
+{
+	char magic[8];
+	struct gpt2_shape *shape = &model->shape;
+	if (fread(magic, 1, sizeof magic, in) != sizeof magic || memcmp(magic, "PPGRADS1", sizeof magic) != 0 ||
+	    fread(shape, sizeof *shape, 1, in) != 1)
+		return false;
+	size_t tokens = (size_t)shape->microbatches * shape->microbatch * shape->seq;
+	model->ids = make(tokens, sizeof *model->ids);
+	model->labels = make(tokens, sizeof *model->labels);
+	model->loss = make(2 * (size_t)shape->microbatches, sizeof *model->loss);
+	if (fread(model->ids, sizeof *model->ids, tokens, in) != tokens ||
+	    fread(model->labels, sizeof *model->labels, tokens, in) != tokens ||
+	    fread(model->loss, 2 * sizeof *model->loss, shape->microbatches, in) != shape->microbatches)
+		return false;
+	model->tensor_count = FIRST_BLOCK + shape->layers * BLOCK_TENSORS + (shape->tied ? 2 : 3);
+	model->tensors = make(model->tensor_count, sizeof *model->tensors);
+	for (uint32_t t = 0; t < model->tensor_count; t++)
+		if (!read_tensor(in, &model->tensors[t]))
+			return false;
+	return fgetc(in) == EOF;
+}
+
+struct gpt2 *gpt2_read(const char *path)
+{
+	FILE *in = fopen(path, "rb");
+	if (!in)
+		return NULL;
+	struct gpt2 *model = make(1, sizeof *model);
+	bool ok = read_model(in, model);
+	fclose(in);
+	if (ok)
+		return model;
+	gpt2_free(model);
+	return NULL;
+}
+
+void gpt2_free(struct gpt2 *model)
+{
+	for (uint32_t t = 0; model->tensors && t < model->tensor_count; t++) {
+		free(model->tensors[t].weight);
+		free(model->tensors[t].gradient);
+		free(model->tensors[t].expected);
+	}
+	free(model->tensors);
+	free(model->ids);
+	free(model->labels);
+	free(model->loss);
+	free(model);
+}
+
+/* ---- layers ---------------------------------------------------------------------------------------- */
+
+/* What a block keeps for its backward. */
+struct kept {
+	pp_real *x, *mean1, *rstd1, *n1, *q, *k, *v, *o, *lse, *x2, *mean2, *rstd2, *n2, *f, *g;
+};
+
+/* The model at work on one microbatch. */
+struct run {
+	struct gpt2 *model;
+	size_t tokens, hidden, inner;
+	bool add; /* to the gradients */
+	struct pp_attention attention;
+	struct kept *kept; /* one per block */
+};
+
+static struct kept kept_make(const struct run *run)
+{
+	size_t wide = run->tokens * run->hidden, tokens = run->tokens;
+	return (struct kept){
+	    .x = reals(wide), .mean1 = reals(tokens), .rstd1 = reals(tokens), .n1 = reals(wide), .q = reals(wide), .k = reals(wide),
+	    .v = reals(wide), .o = reals(wide), .lse = reals(tokens * run->attention.heads), .x2 = reals(wide), .mean2 = reals(tokens),
+	    .rstd2 = reals(tokens), .n2 = reals(wide), .f = reals(tokens * run->inner), .g = reals(tokens * run->inner),
+	};
+}
+
+static void kept_free(struct kept *kept)
+{
+	pp_real *all[] = {kept->x, kept->mean1, kept->rstd1, kept->n1, kept->q, kept->k, kept->v, kept->o, kept->lse, kept->x2,
+	                  kept->mean2, kept->rstd2, kept->n2, kept->f, kept->g};
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+		free(all[i]);
+}
+
+static enum pp_gelu gelu_of(const struct run *run)
+{
+	return run->model->shape.tanh ? PP_GELU_TANH : PP_GELU_ERF;
+}
+
+/* y (which holds the block's input) becomes its output. */
+static void block_forward(const struct run *run, uint32_t b, pp_real *y)
+{
+	const struct gpt2_tensor *w = run->model->tensors + FIRST_BLOCK + b * BLOCK_TENSORS;
+	struct kept *k = &run->kept[b];
+	size_t t = run->tokens, h = run->hidden, f = run->inner, wide = t * h;
+	memcpy(k->x, y, wide * sizeof *y);
+	pp_norm(t, h, false, k->x, w[NORM1_WEIGHT].weight, w[NORM1_BIAS].weight, k->n1, k->mean1, k->rstd1);
+	pp_linear(t, h, h, k->n1, w[Q_WEIGHT].weight, w[Q_BIAS].weight, k->q);
+	pp_linear(t, h, h, k->n1, w[K_WEIGHT].weight, w[K_BIAS].weight, k->k);
+	pp_linear(t, h, h, k->n1, w[V_WEIGHT].weight, w[V_BIAS].weight, k->v);
+	pp_attention(&run->attention, k->q, k->k, k->v, k->o, k->lse);
+	pp_linear(t, h, h, k->o, w[O_WEIGHT].weight, w[O_BIAS].weight, k->x2);
+	pp_add(wide, k->x2, k->x, k->x2);
+	pp_norm(t, h, false, k->x2, w[NORM2_WEIGHT].weight, w[NORM2_BIAS].weight, k->n2, k->mean2, k->rstd2);
+	pp_linear(t, h, f, k->n2, w[FC1_WEIGHT].weight, w[FC1_BIAS].weight, k->f);
+	pp_activate(gelu_of(run), t * f, k->f, k->g);
+	pp_linear(t, f, h, k->g, w[FC2_WEIGHT].weight, w[FC2_BIAS].weight, y);
+	pp_add(wide, y, k->x2, y);
+}
+
+static void linear_gradients(const struct run *run, struct gpt2_tensor *weight_and_bias, size_t inputs, size_t outputs,
+                             const pp_real *dy, const pp_real *x)
+{
+	pp_linear_dw(run->tokens, inputs, outputs, dy, x, weight_and_bias[0].gradient, run->add, weight_and_bias[1].gradient, run->add);
+}
+
+/* dx2 (which holds the MLP's output gradient) becomes the gradient of its input, the residual path included. */
+static void mlp_backward(const struct run *run, struct gpt2_tensor *w, const struct kept *k, pp_real *dx2)
+{
+	size_t t = run->tokens, h = run->hidden, f = run->inner;
+	pp_real *df = reals(t * f), *dn = reals(t * h), *dx = reals(t * h);
+	pp_linear_dx(t, f, h, dx2, w[FC2_WEIGHT].weight, df);
+	linear_gradients(run, w + FC2_WEIGHT, f, h, dx2, k->g);
+	pp_activate_dx(gelu_of(run), t * f, df, k->f, df);
+	pp_linear_dx(t, h, f, df, w[FC1_WEIGHT].weight, dn);
+	linear_gradients(run, w + FC1_WEIGHT, h, f, df, k->n2);
+	pp_norm_dx(t, h, false, dn, k->x2, w[NORM2_WEIGHT].weight, k->mean2, k->rstd2, dx);
+	pp_norm_dw(t, h, false, dn, k->x2, k->mean2, k->rstd2, w[NORM2_WEIGHT].gradient, run->add, w[NORM2_BIAS].gradient, run->add);
+	pp_add(t * h, dx2, dx, dx2);
+	free(df);
+	free(dn);
+	free(dx);
+}
+
+/* Likewise for the attention half: dx holds the gradient of x2, then of x. */
+static void attention_backward(const struct run *run, struct gpt2_tensor *w, const struct kept *k, pp_real *dx)
+{
+	size_t t = run->tokens, h = run->hidden, wide = t * h;
+	pp_real *d_o = reals(wide), *dn = reals(wide), *part = reals(wide);
+	pp_real *d[3] = {reals(wide), reals(wide), reals(wide)};
+	pp_linear_dx(t, h, h, dx, w[O_WEIGHT].weight, d_o);
+	linear_gradients(run, w + O_WEIGHT, h, h, dx, k->o);
+	pp_attention_dx(&run->attention, d_o, k->q, k->k, k->v, k->o, k->lse, d[0], d[1], d[2]);
+	for (unsigned i = 0; i < 3; i++) {
+		pp_linear_dx(t, h, h, d[i], w[Q_WEIGHT + 2 * i].weight, part);
+		linear_gradients(run, w + Q_WEIGHT + 2 * i, h, h, d[i], k->n1);
+		pp_add(wide, dn, part, dn);
+	}
+	pp_norm_dx(t, h, false, dn, k->x, w[NORM1_WEIGHT].weight, k->mean1, k->rstd1, part);
+	pp_norm_dw(t, h, false, dn, k->x, k->mean1, k->rstd1, w[NORM1_WEIGHT].gradient, run->add, w[NORM1_BIAS].gradient, run->add);
+	pp_add(wide, dx, part, dx);
+	pp_real *all[] = {d_o, dn, part, d[0], d[1], d[2]};
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+		free(all[i]);
+}
+
+/* Final norm, head and loss: y is the last block's output and becomes its gradient. */
+static void head(const struct run *run, const int32_t *labels, pp_real *y, double loss[2])
+{
+	struct gpt2 *model = run->model;
+	size_t t = run->tokens, h = run->hidden, vocab = model->shape.vocab, wide = t * h;
+	struct gpt2_tensor *norm = model->tensors + FIRST_BLOCK + model->shape.layers * BLOCK_TENSORS;
+	struct gpt2_tensor *table = model->shape.tied ? &model->tensors[TOKEN_TABLE] : norm + 2;
+	pp_real *n = reals(wide), *mean = reals(t), *rstd = reals(t), *logits = reals(t * vocab), *dn = reals(wide), *dx = reals(wide);
+	pp_norm(t, h, false, y, norm[0].weight, norm[1].weight, n, mean, rstd);
+	pp_linear(t, h, vocab, n, table->weight, NULL, logits);
+	pp_cross_entropy(t, vocab, vocab, false, logits, labels, logits, loss);
+	pp_linear_dx(t, h, vocab, logits, table->weight, dn);
+	pp_linear_dw(t, h, vocab, logits, n, table->gradient, run->add, NULL, false);
+	pp_norm_dx(t, h, false, dn, y, norm[0].weight, mean, rstd, dx);
+	pp_norm_dw(t, h, false, dn, y, mean, rstd, norm[0].gradient, run->add, norm[1].gradient, run->add);
+	memcpy(y, dx, wide * sizeof *y);
+	pp_real *all[] = {n, mean, rstd, logits, dn, dx};
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+		free(all[i]);
+}
+
+void gpt2_microbatch(struct gpt2 *model, uint32_t mb, bool first, double loss[2])
+{
+	const struct gpt2_shape *shape = &model->shape;
+	size_t tokens = (size_t)shape->microbatch * shape->seq, h = shape->hidden;
+	struct run run = {
+	    .model = model, .tokens = tokens, .hidden = h, .inner = 4 * h, .add = !first,
+	    .attention = {.tokens = tokens, .seq = shape->seq, .heads = shape->heads, .kv_heads = shape->heads,
+	                  .head_columns = h / shape->heads, .window = shape->window},
+	    .kept = make(shape->layers, sizeof(struct kept)),
+	};
+	const int32_t *ids = model->ids + mb * tokens, *labels = model->labels + mb * tokens;
+	struct gpt2_tensor *table = &model->tensors[TOKEN_TABLE], *positions = &model->tensors[POSITIONS];
+	pp_real *y = reals(tokens * h);
+	pp_embed(tokens, h, shape->seq, ids, table->weight, positions->weight, y);
+	for (uint32_t b = 0; b < shape->layers; b++) {
+		run.kept[b] = kept_make(&run);
+		block_forward(&run, b, y);
+	}
+	head(&run, labels, y, loss);
+	for (uint32_t b = shape->layers; b-- > 0;) {
+		struct gpt2_tensor *w = model->tensors + FIRST_BLOCK + b * BLOCK_TENSORS;
+		mlp_backward(&run, w, &run.kept[b], y);
+		attention_backward(&run, w, &run.kept[b], y);
+		kept_free(&run.kept[b]);
+	}
+	/* Tied: the head has written or added its part already. */
+	pp_embed_dw(tokens, h, shape->seq, shape->vocab, shape->seq, ids, y, table->gradient, run.add || shape->tied,
+	            positions->gradient, run.add);
+	free(run.kept);
+	free(y);
+}
+
+void gpt2_step(struct gpt2 *model, double loss[2])
+{
+	loss[0] = loss[1] = 0;
+	for (uint32_t mb = 0; mb < model->shape.microbatches; mb++) {
+		double part[2];
+		gpt2_microbatch(model, mb, mb == 0, part);
+		loss[0] += part[0];
+		loss[1] += part[1];
+	}
+}
