@@ -72,54 +72,54 @@ static bool adds(const struct frame *frame, unsigned operand)
 static void run_embed(const struct frame *f)
 {
 	enum { IDS, WTE, WPE, Y };
-	pp_embed(shape(f, Y)->rows, shape(f, Y)->columns, f->instr->imm[0], at(f, IDS), at(f, WTE), at(f, WPE), at(f, Y));
+	pp_cpu_embed(shape(f, Y)->rows, shape(f, Y)->columns, f->instr->imm[0], at(f, IDS), at(f, WTE), at(f, WPE), at(f, Y));
 }
 
 static void run_embed_dw(const struct frame *f)
 {
 	enum { IDS, DY, DWTE, DWPE };
 	size_t positions = at(f, DWPE) ? shape(f, DWPE)->rows : 0;
-	pp_embed_dw(shape(f, DY)->rows, shape(f, DY)->columns, f->instr->imm[0], shape(f, DWTE)->rows, positions, at(f, IDS),
+	pp_cpu_embed_dw(shape(f, DY)->rows, shape(f, DY)->columns, f->instr->imm[0], shape(f, DWTE)->rows, positions, at(f, IDS),
 	            at(f, DY), at(f, DWTE), adds(f, DWTE), at(f, DWPE), adds(f, DWPE));
 }
 
 static void run_norm(const struct frame *f)
 {
 	enum { X, GAMMA, BETA, Y, MEAN, RSTD };
-	pp_norm(shape(f, X)->rows, shape(f, X)->columns, f->instr->imm[0], at(f, X), at(f, GAMMA), at(f, BETA), at(f, Y),
+	pp_cpu_norm(shape(f, X)->rows, shape(f, X)->columns, f->instr->imm[0], at(f, X), at(f, GAMMA), at(f, BETA), at(f, Y),
 	        at(f, MEAN), at(f, RSTD));
 }
 
 static void run_norm_dx(const struct frame *f)
 {
 	enum { DY, X, GAMMA, MEAN, RSTD, DX };
-	pp_norm_dx(shape(f, X)->rows, shape(f, X)->columns, f->instr->imm[0], at(f, DY), at(f, X), at(f, GAMMA), at(f, MEAN),
+	pp_cpu_norm_dx(shape(f, X)->rows, shape(f, X)->columns, f->instr->imm[0], at(f, DY), at(f, X), at(f, GAMMA), at(f, MEAN),
 	           at(f, RSTD), at(f, DX));
 }
 
 static void run_norm_dw(const struct frame *f)
 {
 	enum { DY, X, MEAN, RSTD, DGAMMA, DBETA };
-	pp_norm_dw(shape(f, X)->rows, shape(f, X)->columns, f->instr->imm[0], at(f, DY), at(f, X), at(f, MEAN), at(f, RSTD),
+	pp_cpu_norm_dw(shape(f, X)->rows, shape(f, X)->columns, f->instr->imm[0], at(f, DY), at(f, X), at(f, MEAN), at(f, RSTD),
 	           at(f, DGAMMA), adds(f, DGAMMA), at(f, DBETA), adds(f, DBETA));
 }
 
 static void run_linear(const struct frame *f)
 {
 	enum { X, W, B, Y };
-	pp_linear(shape(f, X)->rows, shape(f, W)->columns, shape(f, W)->rows, at(f, X), at(f, W), at(f, B), at(f, Y));
+	pp_cpu_linear(shape(f, X)->rows, shape(f, W)->columns, shape(f, W)->rows, at(f, X), at(f, W), at(f, B), at(f, Y));
 }
 
 static void run_linear_dx(const struct frame *f)
 {
 	enum { DY, W, DX };
-	pp_linear_dx(shape(f, DY)->rows, shape(f, W)->columns, shape(f, W)->rows, at(f, DY), at(f, W), at(f, DX));
+	pp_cpu_linear_dx(shape(f, DY)->rows, shape(f, W)->columns, shape(f, W)->rows, at(f, DY), at(f, W), at(f, DX));
 }
 
 static void run_linear_dw(const struct frame *f)
 {
 	enum { DY, X, DW, DB };
-	pp_linear_dw(shape(f, DY)->rows, shape(f, DW)->columns, shape(f, DW)->rows, at(f, DY), at(f, X), at(f, DW), adds(f, DW),
+	pp_cpu_linear_dw(shape(f, DY)->rows, shape(f, DW)->columns, shape(f, DW)->rows, at(f, DY), at(f, X), at(f, DW), adds(f, DW),
 	             at(f, DB), adds(f, DB));
 }
 
@@ -140,14 +140,14 @@ static void run_attn(const struct frame *f)
 {
 	enum { Q, K, V, O, LSE };
 	struct pp_attention attention = attention_shape(f, Q);
-	pp_attention(&attention, at(f, Q), at(f, K), at(f, V), at(f, O), at(f, LSE));
+	pp_cpu_attention(&attention, at(f, Q), at(f, K), at(f, V), at(f, O), at(f, LSE));
 }
 
 static void run_attn_dx(const struct frame *f)
 {
 	enum { DO, Q, K, V, O, LSE, DQ, DK, DV };
 	struct pp_attention attention = attention_shape(f, Q);
-	pp_attention_dx(&attention, at(f, DO), at(f, Q), at(f, K), at(f, V), at(f, O), at(f, LSE), at(f, DQ), at(f, DK), at(f, DV));
+	pp_cpu_attention_dx(&attention, at(f, DO), at(f, Q), at(f, K), at(f, V), at(f, O), at(f, LSE), at(f, DQ), at(f, DK), at(f, DV));
 }
 
 static enum pp_gelu activation(const struct frame *f)
@@ -158,19 +158,19 @@ static enum pp_gelu activation(const struct frame *f)
 static void run_act(const struct frame *f)
 {
 	enum { X, Y };
-	pp_activate(activation(f), elements(f, X), at(f, X), at(f, Y));
+	pp_cpu_activate(activation(f), elements(f, X), at(f, X), at(f, Y));
 }
 
 static void run_act_dx(const struct frame *f)
 {
 	enum { DY, X, DX };
-	pp_activate_dx(activation(f), elements(f, X), at(f, DY), at(f, X), at(f, DX));
+	pp_cpu_activate_dx(activation(f), elements(f, X), at(f, DY), at(f, X), at(f, DX));
 }
 
 static void run_add(const struct frame *f)
 {
 	enum { A, B, Y };
-	pp_add(elements(f, Y), at(f, A), at(f, B), at(f, Y));
+	pp_cpu_add(elements(f, Y), at(f, A), at(f, B), at(f, Y));
 }
 
 /* Copies any dtype. Serves the tensor-parallel collectives too: a group of one keeps its value. */
@@ -183,7 +183,7 @@ static void run_copy(const struct frame *f)
 static void run_xent(const struct frame *f)
 {
 	enum { LOGITS, LABELS, DLOGITS, LOSS };
-	pp_cross_entropy(shape(f, LOGITS)->rows, f->instr->imm[0], shape(f, LOGITS)->columns, f->instr->imm[1] != 0,
+	pp_cpu_cross_entropy(shape(f, LOGITS)->rows, f->instr->imm[0], shape(f, LOGITS)->columns, f->instr->imm[1] != 0,
 	                 at(f, LOGITS), at(f, LABELS), at(f, DLOGITS), at(f, LOSS));
 }
 
@@ -345,7 +345,7 @@ static void cpu_init(struct pp_device *device, uint64_t seed)
 	memset(device->arena, 0, device->rank->arena_bytes);
 	for (uint32_t slot = 0; slot < device->rank->slot_count; slot++) {
 		const struct pp_slot *weight = &device->rank->slots[slot];
-		if (weight->class != PP_SLOT_WEIGHT)
+		if (weight->class != PP_SLOT_WEIGHT || weight->tensor == PP_NULL) /* custom layers: room without a tensor */
 			continue;
 		const struct pp_tensor *tensor = &device->program->tensors[weight->tensor];
 		uint64_t count = (uint64_t)tensor->rows * tensor->columns;
@@ -367,14 +367,14 @@ static void cpu_add(struct pp_device *device, uint32_t destination, uint32_t sou
 {
 	float *to = (float *)slot_at(device, destination);
 	pp_kernels_flush_denormals();
-	pp_add(slot_floats(device, destination), to, (const float *)slot_at(device, source), to);
+	pp_cpu_add(slot_floats(device, destination), to, (const float *)slot_at(device, source), to);
 }
 
 static void cpu_sqnorm(struct pp_device *device, uint32_t grad, uint32_t norms, uint32_t tensor)
 {
 	pp_kernels_flush_denormals();
 	double *to = (double *)slot_at(device, norms);
-	to[tensor] = pp_square_norm(slot_floats(device, grad), (const float *)slot_at(device, grad));
+	to[tensor] = pp_cpu_square_norm(slot_floats(device, grad), (const float *)slot_at(device, grad));
 }
 
 /* Gradients hold sums (token_mean: over tokens; mb_mean: over microbatches of means). The norm is that of the mean. */
@@ -414,11 +414,11 @@ static void cpu_opt(struct pp_device *device, enum pp_optimizer rule, const stru
 	switch (rule) {
 	case PP_ADAMW: {
 		struct pp_adamw adamw = {lr, hyper->beta1, hyper->beta2, hyper->eps, hyper->weight_decay, factor[SCALE_FACTOR], step};
-		pp_adamw_update(&adamw, count, w, g, (float *)slot_at(device, moment1), (float *)slot_at(device, moment2));
+		pp_cpu_adamw_update(&adamw, count, w, g, (float *)slot_at(device, moment1), (float *)slot_at(device, moment2));
 		return;
 	}
 	case PP_SGD:
-		pp_sgd_update(lr, hyper->weight_decay, factor[SCALE_FACTOR], count, w, g);
+		pp_cpu_sgd_update(lr, hyper->weight_decay, factor[SCALE_FACTOR], count, w, g);
 		return;
 	case PP_OPTIMIZER_COUNT:
 		break;

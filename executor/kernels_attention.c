@@ -119,7 +119,7 @@ static void attend(const struct head *head, size_t first_query, pp_real *out, pp
 	}
 }
 
-void pp_attention(const struct pp_attention *shape, const pp_real *q, const pp_real *k, const pp_real *v, pp_real *o, pp_real *lse)
+void pp_cpu_attention(const struct pp_attention *shape, const pp_real *q, const pp_real *k, const pp_real *v, pp_real *o, pp_real *lse)
 {
 	assert(shape->heads % shape->kv_heads == 0 && shape->tokens % shape->seq == 0);
 	for (size_t sample = 0; sample < shape->tokens / shape->seq; sample++) {
@@ -205,7 +205,7 @@ static void attend_dx(const struct head *head, const struct head_dx *dx, size_t 
 	}
 }
 
-void pp_attention_dx(const struct pp_attention *shape, const pp_real *d_o, const pp_real *q, const pp_real *k,
+void pp_cpu_attention_dx(const struct pp_attention *shape, const pp_real *d_o, const pp_real *q, const pp_real *k,
                      const pp_real *v, const pp_real *o, const pp_real *lse, pp_real *dq, pp_real *dk, pp_real *dv)
 {
 	assert(shape->heads % shape->kv_heads == 0 && shape->tokens % shape->seq == 0);

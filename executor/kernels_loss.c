@@ -3,7 +3,7 @@
 
 #include <assert.h>
 
-void pp_cross_entropy(size_t tokens, size_t vocab, size_t columns, bool mean, const pp_real *logits, const int32_t *labels,
+void pp_cpu_cross_entropy(size_t tokens, size_t vocab, size_t columns, bool mean, const pp_real *logits, const int32_t *labels,
                       pp_real *dlogits, double loss[2])
 {
 	size_t count = 0;

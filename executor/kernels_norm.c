@@ -21,7 +21,7 @@ static pp_real row_variance(size_t columns, const pp_real *x, pp_real mean)
 	return sum / (pp_real)columns;
 }
 
-void pp_norm(size_t rows, size_t columns, bool rms, const pp_real *x, const pp_real *gamma, const pp_real *beta,
+void pp_cpu_norm(size_t rows, size_t columns, bool rms, const pp_real *x, const pp_real *gamma, const pp_real *beta,
              pp_real *y, pp_real *mean, pp_real *rstd)
 {
 	for (size_t t = 0; t < rows; t++) {
@@ -46,7 +46,7 @@ void pp_norm(size_t rows, size_t columns, bool rms, const pp_real *x, const pp_r
 
 /* With h = (x - mean) * rstd and g = dy * gamma: dx = rstd * (g - mean(g) - h * mean(g * h)); without the mean(g) for
  * the root-mean-square norm, whose h has no mean to keep. */
-void pp_norm_dx(size_t rows, size_t columns, bool rms, const pp_real *dy, const pp_real *x, const pp_real *gamma,
+void pp_cpu_norm_dx(size_t rows, size_t columns, bool rms, const pp_real *dy, const pp_real *x, const pp_real *gamma,
                 const pp_real *mean, const pp_real *rstd, pp_real *dx)
 {
 	for (size_t t = 0; t < rows; t++) {
@@ -67,7 +67,7 @@ void pp_norm_dx(size_t rows, size_t columns, bool rms, const pp_real *dy, const 
 	}
 }
 
-void pp_norm_dw(size_t rows, size_t columns, bool rms, const pp_real *dy, const pp_real *x, const pp_real *mean,
+void pp_cpu_norm_dw(size_t rows, size_t columns, bool rms, const pp_real *dy, const pp_real *x, const pp_real *mean,
                 const pp_real *rstd, pp_real *dgamma, bool accumulate_gamma, pp_real *dbeta, bool accumulate_beta)
 {
 	if (!accumulate_gamma)

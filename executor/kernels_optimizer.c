@@ -1,7 +1,7 @@
 /* The step tail on one tensor: squared norm, AdamW, SGD. */
 #include "kernels_math.h"
 
-double pp_square_norm(size_t count, const pp_real *x)
+double pp_cpu_square_norm(size_t count, const pp_real *x)
 {
 	double sum = 0;
 #pragma omp simd reduction(+ : sum)
@@ -22,7 +22,7 @@ static double power(double base, uint64_t exponent)
 	return result;
 }
 
-void pp_adamw_update(const struct pp_adamw *rule, size_t count, pp_real *restrict weight, const pp_real *restrict gradient,
+void pp_cpu_adamw_update(const struct pp_adamw *rule, size_t count, pp_real *restrict weight, const pp_real *restrict gradient,
                      pp_real *restrict moment1, pp_real *restrict moment2)
 {
 	const pp_real beta1 = (pp_real)rule->beta1, beta2 = (pp_real)rule->beta2, eps = (pp_real)rule->eps;
@@ -41,7 +41,7 @@ void pp_adamw_update(const struct pp_adamw *rule, size_t count, pp_real *restric
 	}
 }
 
-void pp_sgd_update(double lr, double weight_decay, double factor, size_t count, pp_real *restrict weight,
+void pp_cpu_sgd_update(double lr, double weight_decay, double factor, size_t count, pp_real *restrict weight,
                    const pp_real *restrict gradient)
 {
 	const pp_real rate = (pp_real)lr, decay = (pp_real)weight_decay, scale = (pp_real)factor;

@@ -4,26 +4,26 @@
 #include <assert.h>
 
 /* y may be a or b: iterations touch only their own element, which `simd` promises. */
-void pp_add(size_t count, const pp_real *a, const pp_real *b, pp_real *y)
+void pp_cpu_add(size_t count, const pp_real *a, const pp_real *b, pp_real *y)
 {
 #pragma omp simd
 	for (size_t i = 0; i < count; i++)
 		y[i] = a[i] + b[i];
 }
 
-void pp_embed(size_t tokens, size_t columns, size_t seq, const int32_t *ids, const pp_real *wte, const pp_real *wpe, pp_real *y)
+void pp_cpu_embed(size_t tokens, size_t columns, size_t seq, const int32_t *ids, const pp_real *wte, const pp_real *wpe, pp_real *y)
 {
 	for (size_t t = 0; t < tokens; t++) {
 		assert(ids[t] >= 0);
 		const pp_real *token = wte + (size_t)ids[t] * columns;
 		if (wpe)
-			pp_add(columns, token, wpe + t % seq * columns, y + t * columns);
+			pp_cpu_add(columns, token, wpe + t % seq * columns, y + t * columns);
 		else
 			memcpy(y + t * columns, token, columns * sizeof *y);
 	}
 }
 
-void pp_embed_dw(size_t tokens, size_t columns, size_t seq, size_t vocab, size_t positions, const int32_t *ids,
+void pp_cpu_embed_dw(size_t tokens, size_t columns, size_t seq, size_t vocab, size_t positions, const int32_t *ids,
                  const pp_real *dy, pp_real *dwte, bool accumulate_wte, pp_real *dwpe, bool accumulate_wpe)
 {
 	if (!accumulate_wte)
@@ -33,11 +33,11 @@ void pp_embed_dw(size_t tokens, size_t columns, size_t seq, size_t vocab, size_t
 	for (size_t t = 0; t < tokens; t++) {
 		assert(ids[t] >= 0 && (size_t)ids[t] < vocab);
 		pp_real *token = dwte + (size_t)ids[t] * columns;
-		pp_add(columns, token, dy + t * columns, token);
+		pp_cpu_add(columns, token, dy + t * columns, token);
 		if (!dwpe)
 			continue;
 		pp_real *position = dwpe + t % seq * columns;
-		pp_add(columns, position, dy + t * columns, position);
+		pp_cpu_add(columns, position, dy + t * columns, position);
 	}
 }
 
@@ -77,7 +77,7 @@ static inline pp_real erf_slope(pp_real x)
 	return at.integral + x * at.density;
 }
 
-void pp_activate(enum pp_gelu kind, size_t count, const pp_real *x, pp_real *y)
+void pp_cpu_activate(enum pp_gelu kind, size_t count, const pp_real *x, pp_real *y)
 {
 	switch (kind) {
 	case PP_GELU_ERF:
@@ -93,7 +93,7 @@ void pp_activate(enum pp_gelu kind, size_t count, const pp_real *x, pp_real *y)
 	}
 }
 
-void pp_activate_dx(enum pp_gelu kind, size_t count, const pp_real *dy, const pp_real *x, pp_real *dx)
+void pp_cpu_activate_dx(enum pp_gelu kind, size_t count, const pp_real *dy, const pp_real *x, pp_real *dx)
 {
 	switch (kind) {
 	case PP_GELU_ERF:

@@ -142,24 +142,24 @@ static void block_forward(const struct run *run, uint32_t b, pp_real *y)
 	struct kept *k = &run->kept[b];
 	size_t t = run->tokens, h = run->hidden, f = run->inner, wide = t * h;
 	memcpy(k->x, y, wide * sizeof *y);
-	pp_norm(t, h, false, k->x, w[NORM1_WEIGHT].weight, w[NORM1_BIAS].weight, k->n1, k->mean1, k->rstd1);
-	pp_linear(t, h, h, k->n1, w[Q_WEIGHT].weight, w[Q_BIAS].weight, k->q);
-	pp_linear(t, h, h, k->n1, w[K_WEIGHT].weight, w[K_BIAS].weight, k->k);
-	pp_linear(t, h, h, k->n1, w[V_WEIGHT].weight, w[V_BIAS].weight, k->v);
-	pp_attention(&run->attention, k->q, k->k, k->v, k->o, k->lse);
-	pp_linear(t, h, h, k->o, w[O_WEIGHT].weight, w[O_BIAS].weight, k->x2);
-	pp_add(wide, k->x2, k->x, k->x2);
-	pp_norm(t, h, false, k->x2, w[NORM2_WEIGHT].weight, w[NORM2_BIAS].weight, k->n2, k->mean2, k->rstd2);
-	pp_linear(t, h, f, k->n2, w[FC1_WEIGHT].weight, w[FC1_BIAS].weight, k->f);
-	pp_activate(gelu_of(run), t * f, k->f, k->g);
-	pp_linear(t, f, h, k->g, w[FC2_WEIGHT].weight, w[FC2_BIAS].weight, y);
-	pp_add(wide, y, k->x2, y);
+	pp_cpu_norm(t, h, false, k->x, w[NORM1_WEIGHT].weight, w[NORM1_BIAS].weight, k->n1, k->mean1, k->rstd1);
+	pp_cpu_linear(t, h, h, k->n1, w[Q_WEIGHT].weight, w[Q_BIAS].weight, k->q);
+	pp_cpu_linear(t, h, h, k->n1, w[K_WEIGHT].weight, w[K_BIAS].weight, k->k);
+	pp_cpu_linear(t, h, h, k->n1, w[V_WEIGHT].weight, w[V_BIAS].weight, k->v);
+	pp_cpu_attention(&run->attention, k->q, k->k, k->v, k->o, k->lse);
+	pp_cpu_linear(t, h, h, k->o, w[O_WEIGHT].weight, w[O_BIAS].weight, k->x2);
+	pp_cpu_add(wide, k->x2, k->x, k->x2);
+	pp_cpu_norm(t, h, false, k->x2, w[NORM2_WEIGHT].weight, w[NORM2_BIAS].weight, k->n2, k->mean2, k->rstd2);
+	pp_cpu_linear(t, h, f, k->n2, w[FC1_WEIGHT].weight, w[FC1_BIAS].weight, k->f);
+	pp_cpu_activate(gelu_of(run), t * f, k->f, k->g);
+	pp_cpu_linear(t, f, h, k->g, w[FC2_WEIGHT].weight, w[FC2_BIAS].weight, y);
+	pp_cpu_add(wide, y, k->x2, y);
 }
 
 static void linear_gradients(const struct run *run, struct gpt2_tensor *weight_and_bias, size_t inputs, size_t outputs,
                              const pp_real *dy, const pp_real *x)
 {
-	pp_linear_dw(run->tokens, inputs, outputs, dy, x, weight_and_bias[0].gradient, run->add, weight_and_bias[1].gradient, run->add);
+	pp_cpu_linear_dw(run->tokens, inputs, outputs, dy, x, weight_and_bias[0].gradient, run->add, weight_and_bias[1].gradient, run->add);
 }
 
 /* dx2 (which holds the MLP's output gradient) becomes the gradient of its input, the residual path included. */
@@ -167,14 +167,14 @@ static void mlp_backward(const struct run *run, struct gpt2_tensor *w, const str
 {
 	size_t t = run->tokens, h = run->hidden, f = run->inner;
 	pp_real *df = reals(t * f), *dn = reals(t * h), *dx = reals(t * h);
-	pp_linear_dx(t, f, h, dx2, w[FC2_WEIGHT].weight, df);
+	pp_cpu_linear_dx(t, f, h, dx2, w[FC2_WEIGHT].weight, df);
 	linear_gradients(run, w + FC2_WEIGHT, f, h, dx2, k->g);
-	pp_activate_dx(gelu_of(run), t * f, df, k->f, df);
-	pp_linear_dx(t, h, f, df, w[FC1_WEIGHT].weight, dn);
+	pp_cpu_activate_dx(gelu_of(run), t * f, df, k->f, df);
+	pp_cpu_linear_dx(t, h, f, df, w[FC1_WEIGHT].weight, dn);
 	linear_gradients(run, w + FC1_WEIGHT, h, f, df, k->n2);
-	pp_norm_dx(t, h, false, dn, k->x2, w[NORM2_WEIGHT].weight, k->mean2, k->rstd2, dx);
-	pp_norm_dw(t, h, false, dn, k->x2, k->mean2, k->rstd2, w[NORM2_WEIGHT].gradient, run->add, w[NORM2_BIAS].gradient, run->add);
-	pp_add(t * h, dx2, dx, dx2);
+	pp_cpu_norm_dx(t, h, false, dn, k->x2, w[NORM2_WEIGHT].weight, k->mean2, k->rstd2, dx);
+	pp_cpu_norm_dw(t, h, false, dn, k->x2, k->mean2, k->rstd2, w[NORM2_WEIGHT].gradient, run->add, w[NORM2_BIAS].gradient, run->add);
+	pp_cpu_add(t * h, dx2, dx, dx2);
 	free(df);
 	free(dn);
 	free(dx);
@@ -186,17 +186,17 @@ static void attention_backward(const struct run *run, struct gpt2_tensor *w, con
 	size_t t = run->tokens, h = run->hidden, wide = t * h;
 	pp_real *d_o = reals(wide), *dn = reals(wide), *part = reals(wide);
 	pp_real *d[3] = {reals(wide), reals(wide), reals(wide)};
-	pp_linear_dx(t, h, h, dx, w[O_WEIGHT].weight, d_o);
+	pp_cpu_linear_dx(t, h, h, dx, w[O_WEIGHT].weight, d_o);
 	linear_gradients(run, w + O_WEIGHT, h, h, dx, k->o);
-	pp_attention_dx(&run->attention, d_o, k->q, k->k, k->v, k->o, k->lse, d[0], d[1], d[2]);
+	pp_cpu_attention_dx(&run->attention, d_o, k->q, k->k, k->v, k->o, k->lse, d[0], d[1], d[2]);
 	for (unsigned i = 0; i < 3; i++) {
-		pp_linear_dx(t, h, h, d[i], w[Q_WEIGHT + 2 * i].weight, part);
+		pp_cpu_linear_dx(t, h, h, d[i], w[Q_WEIGHT + 2 * i].weight, part);
 		linear_gradients(run, w + Q_WEIGHT + 2 * i, h, h, d[i], k->n1);
-		pp_add(wide, dn, part, dn);
+		pp_cpu_add(wide, dn, part, dn);
 	}
-	pp_norm_dx(t, h, false, dn, k->x, w[NORM1_WEIGHT].weight, k->mean1, k->rstd1, part);
-	pp_norm_dw(t, h, false, dn, k->x, k->mean1, k->rstd1, w[NORM1_WEIGHT].gradient, run->add, w[NORM1_BIAS].gradient, run->add);
-	pp_add(wide, dx, part, dx);
+	pp_cpu_norm_dx(t, h, false, dn, k->x, w[NORM1_WEIGHT].weight, k->mean1, k->rstd1, part);
+	pp_cpu_norm_dw(t, h, false, dn, k->x, k->mean1, k->rstd1, w[NORM1_WEIGHT].gradient, run->add, w[NORM1_BIAS].gradient, run->add);
+	pp_cpu_add(wide, dx, part, dx);
 	pp_real *all[] = {d_o, dn, part, d[0], d[1], d[2]};
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		free(all[i]);
@@ -210,13 +210,13 @@ static void head(const struct run *run, const int32_t *labels, pp_real *y, doubl
 	struct gpt2_tensor *norm = model->tensors + FIRST_BLOCK + model->shape.layers * BLOCK_TENSORS;
 	struct gpt2_tensor *table = model->shape.tied ? &model->tensors[TOKEN_TABLE] : norm + 2;
 	pp_real *n = reals(wide), *mean = reals(t), *rstd = reals(t), *logits = reals(t * vocab), *dn = reals(wide), *dx = reals(wide);
-	pp_norm(t, h, false, y, norm[0].weight, norm[1].weight, n, mean, rstd);
-	pp_linear(t, h, vocab, n, table->weight, NULL, logits);
-	pp_cross_entropy(t, vocab, vocab, false, logits, labels, logits, loss);
-	pp_linear_dx(t, h, vocab, logits, table->weight, dn);
-	pp_linear_dw(t, h, vocab, logits, n, table->gradient, run->add, NULL, false);
-	pp_norm_dx(t, h, false, dn, y, norm[0].weight, mean, rstd, dx);
-	pp_norm_dw(t, h, false, dn, y, mean, rstd, norm[0].gradient, run->add, norm[1].gradient, run->add);
+	pp_cpu_norm(t, h, false, y, norm[0].weight, norm[1].weight, n, mean, rstd);
+	pp_cpu_linear(t, h, vocab, n, table->weight, NULL, logits);
+	pp_cpu_cross_entropy(t, vocab, vocab, false, logits, labels, logits, loss);
+	pp_cpu_linear_dx(t, h, vocab, logits, table->weight, dn);
+	pp_cpu_linear_dw(t, h, vocab, logits, n, table->gradient, run->add, NULL, false);
+	pp_cpu_norm_dx(t, h, false, dn, y, norm[0].weight, mean, rstd, dx);
+	pp_cpu_norm_dw(t, h, false, dn, y, mean, rstd, norm[0].gradient, run->add, norm[1].gradient, run->add);
 	memcpy(y, dx, wide * sizeof *y);
 	pp_real *all[] = {n, mean, rstd, logits, dn, dx};
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -236,7 +236,7 @@ void gpt2_microbatch(struct gpt2 *model, uint32_t mb, bool first, double loss[2]
 	const int32_t *ids = model->ids + mb * tokens, *labels = model->labels + mb * tokens;
 	struct gpt2_tensor *table = &model->tensors[TOKEN_TABLE], *positions = &model->tensors[POSITIONS];
 	pp_real *y = reals(tokens * h);
-	pp_embed(tokens, h, shape->seq, ids, table->weight, positions->weight, y);
+	pp_cpu_embed(tokens, h, shape->seq, ids, table->weight, positions->weight, y);
 	for (uint32_t b = 0; b < shape->layers; b++) {
 		run.kept[b] = kept_make(&run);
 		block_forward(&run, b, y);
@@ -249,7 +249,7 @@ void gpt2_microbatch(struct gpt2 *model, uint32_t mb, bool first, double loss[2]
 		kept_free(&run.kept[b]);
 	}
 	/* Tied: the head has written or added its part already. */
-	pp_embed_dw(tokens, h, shape->seq, shape->vocab, shape->seq, ids, y, table->gradient, run.add || shape->tied,
+	pp_cpu_embed_dw(tokens, h, shape->seq, shape->vocab, shape->seq, ids, y, table->gradient, run.add || shape->tied,
 	            positions->gradient, run.add);
 	free(run.kept);
 	free(y);

@@ -63,7 +63,7 @@ enum { NORM_ROWS = 3, NORM_COLUMNS = 11 };
 static double norm_scalar(void *context)
 {
 	struct norm_context *c = context;
-	pp_norm(NORM_ROWS, NORM_COLUMNS, c->rms, c->x, c->gamma, c->affine ? c->beta : NULL, c->y, c->mean, c->rstd);
+	pp_cpu_norm(NORM_ROWS, NORM_COLUMNS, c->rms, c->x, c->gamma, c->affine ? c->beta : NULL, c->y, c->mean, c->rstd);
 	return weighted(c->y, c->dy, NORM_ROWS * NORM_COLUMNS);
 }
 
@@ -78,8 +78,8 @@ static void norm(void **state)
 		draw(c.beta, ROOM, 3);
 		draw(c.dy, ROOM, 4);
 		norm_scalar(&c);
-		pp_norm_dx(NORM_ROWS, NORM_COLUMNS, c.rms, c.dy, c.x, c.gamma, c.mean, c.rstd, dx);
-		pp_norm_dw(NORM_ROWS, NORM_COLUMNS, c.rms, c.dy, c.x, c.mean, c.rstd, dgamma, false, dbeta, false);
+		pp_cpu_norm_dx(NORM_ROWS, NORM_COLUMNS, c.rms, c.dy, c.x, c.gamma, c.mean, c.rstd, dx);
+		pp_cpu_norm_dw(NORM_ROWS, NORM_COLUMNS, c.rms, c.dy, c.x, c.mean, c.rstd, dgamma, false, dbeta, false);
 		differ("norm x", norm_scalar, &c, c.x, dx, NORM_ROWS * NORM_COLUMNS, 1);
 		differ("norm gamma", norm_scalar, &c, c.gamma, dgamma, NORM_COLUMNS, 1);
 		if (c.affine)
@@ -98,7 +98,7 @@ enum { LINEAR_TOKENS = 5, LINEAR_INPUTS = 7, LINEAR_OUTPUTS = 9 };
 static double linear_scalar(void *context)
 {
 	struct linear_context *c = context;
-	pp_linear(LINEAR_TOKENS, LINEAR_INPUTS, LINEAR_OUTPUTS, c->x, c->w, c->b, c->y);
+	pp_cpu_linear(LINEAR_TOKENS, LINEAR_INPUTS, LINEAR_OUTPUTS, c->x, c->w, c->b, c->y);
 	return weighted(c->y, c->dy, LINEAR_TOKENS * LINEAR_OUTPUTS);
 }
 
@@ -111,8 +111,8 @@ static void linear(void **state)
 	draw(c.w, ROOM, 2);
 	draw(c.b, ROOM, 3);
 	draw(c.dy, ROOM, 4);
-	pp_linear_dx(LINEAR_TOKENS, LINEAR_INPUTS, LINEAR_OUTPUTS, c.dy, c.w, dx);
-	pp_linear_dw(LINEAR_TOKENS, LINEAR_INPUTS, LINEAR_OUTPUTS, c.dy, c.x, dw, false, db, false);
+	pp_cpu_linear_dx(LINEAR_TOKENS, LINEAR_INPUTS, LINEAR_OUTPUTS, c.dy, c.w, dx);
+	pp_cpu_linear_dw(LINEAR_TOKENS, LINEAR_INPUTS, LINEAR_OUTPUTS, c.dy, c.x, dw, false, db, false);
 	differ("linear x", linear_scalar, &c, c.x, dx, LINEAR_TOKENS * LINEAR_INPUTS, 1);
 	differ("linear w", linear_scalar, &c, c.w, dw, LINEAR_OUTPUTS * LINEAR_INPUTS, 1);
 	differ("linear b", linear_scalar, &c, c.b, db, LINEAR_OUTPUTS, 1);
@@ -128,7 +128,7 @@ struct attention_context {
 static double attention_scalar(void *context)
 {
 	struct attention_context *c = context;
-	pp_attention(&c->shape, c->q, c->k, c->v, c->o, c->lse);
+	pp_cpu_attention(&c->shape, c->q, c->k, c->v, c->o, c->lse);
 	return weighted(c->o, c->d_o, c->shape.tokens * c->shape.heads * c->shape.head_columns);
 }
 
@@ -151,7 +151,7 @@ static void attention(void **state)
 		draw(c.v, 4 * ROOM, 3);
 		draw(c.d_o, 4 * ROOM, 4);
 		attention_scalar(&c);
-		pp_attention_dx(&c.shape, c.d_o, c.q, c.k, c.v, c.o, c.lse, dq, dk, dv);
+		pp_cpu_attention_dx(&c.shape, c.d_o, c.q, c.k, c.v, c.o, c.lse, dq, dk, dv);
 		differ("attention q", attention_scalar, &c, c.q, dq, q_count, stride);
 		differ("attention k", attention_scalar, &c, c.k, dk, kv_count, stride);
 		differ("attention v", attention_scalar, &c, c.v, dv, kv_count, stride);
@@ -168,7 +168,7 @@ struct activation_context {
 static double activation_scalar(void *context)
 {
 	struct activation_context *c = context;
-	pp_activate(c->kind, ROOM, c->x, c->y);
+	pp_cpu_activate(c->kind, ROOM, c->x, c->y);
 	return weighted(c->y, c->dy, ROOM);
 }
 
@@ -182,7 +182,7 @@ static void activation(void **state)
 		draw(c.dy, ROOM, 2);
 		for (size_t i = 0; i < ROOM; i++)
 			c.x[i] *= 6;
-		pp_activate_dx(c.kind, ROOM, c.dy, c.x, dx);
+		pp_cpu_activate_dx(c.kind, ROOM, c.dy, c.x, dx);
 		differ("activation x", activation_scalar, &c, c.x, dx, ROOM, 1);
 	}
 }
@@ -195,7 +195,7 @@ struct embedding_context {
 static double embedding_scalar(void *context)
 {
 	struct embedding_context *c = context;
-	pp_embed(10, 6, 5, c->ids, c->wte, c->wpe, c->y);
+	pp_cpu_embed(10, 6, 5, c->ids, c->wte, c->wpe, c->y);
 	return weighted(c->y, c->dy, 60);
 }
 
@@ -207,7 +207,7 @@ static void embedding(void **state)
 	draw(c.wte, ROOM, 1);
 	draw(c.wpe, ROOM, 2);
 	draw(c.dy, ROOM, 3);
-	pp_embed_dw(10, 6, 5, 7, 5, c.ids, c.dy, dwte, false, dwpe, false);
+	pp_cpu_embed_dw(10, 6, 5, 7, 5, c.ids, c.dy, dwte, false, dwpe, false);
 	differ("embedding wte", embedding_scalar, &c, c.wte, dwte, 42, 1);
 	differ("embedding wpe", embedding_scalar, &c, c.wpe, dwpe, 30, 1);
 }
@@ -222,7 +222,7 @@ static double loss_scalar(void *context)
 {
 	struct loss_context *c = context;
 	double loss[2], ignored[44];
-	pp_cross_entropy(4, 9, 11, c->mean, c->logits, c->labels, ignored, loss);
+	pp_cpu_cross_entropy(4, 9, 11, c->mean, c->logits, c->labels, ignored, loss);
 	return c->mean ? loss[0] / loss[1] : loss[0];
 }
 
@@ -233,7 +233,7 @@ static void cross_entropy(void **state)
 		struct loss_context c = {.mean = mean, .labels = {8, -1, 0, 4}};
 		double loss[2];
 		draw(c.logits, 44, 1);
-		pp_cross_entropy(4, 9, 11, c.mean, c.logits, c.labels, c.dlogits, loss);
+		pp_cpu_cross_entropy(4, 9, 11, c.mean, c.logits, c.labels, c.dlogits, loss);
 		differ("logits", loss_scalar, &c, c.logits, c.dlogits, 44, 1);
 	}
 }

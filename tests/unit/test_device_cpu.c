@@ -14,7 +14,7 @@
 #include <time.h>
 #include <cmocka.h>
 
-enum { IN, OUT, STASH, DOUT, WEIGHT, GRAD, MOMENT1, MOMENT2, LOSSES, NORMS, SCALE, WORK, SLOTS };
+enum { IN, OUT, STASH, DOUT, WEIGHT, GRAD, MOMENT1, MOMENT2, LOSSES, NORMS, SCALE, WORK, CUSTOM, SLOTS };
 enum { T = 2, I = 3, O = 2, MICROBATCHES = 2 };
 enum { X, W, Y, DY, DW, LOSS, SPARE, REGS };
 
@@ -49,6 +49,8 @@ static void make(struct fixture *f)
 	f->slots[SCALE] = slot(PP_SLOT_SCALE, 4 * sizeof(double), 10);
 	f->slots[WORK] = slot(PP_SLOT_WORK, 64, 11);
 	f->slots[WEIGHT].tensor = f->slots[GRAD].tensor = 1;
+	f->slots[CUSTOM] = slot(PP_SLOT_WEIGHT, 40, 12);
+	f->slots[CUSTOM].tensor = PP_NULL;
 	f->rank = (struct pp_rank){.slots = f->slots, .slot_count = SLOTS, .arena_bytes = SLOTS * PP_ALIGN};
 	f->tensors[0] = (struct pp_tensor){.name = "elsewhere", .rows = 9, .columns = 9, .dims = 2};
 	f->tensors[1] = (struct pp_tensor){.name = "w", .rows = O, .columns = I, .dims = 2, .init = PP_INIT_NORMAL, .std = 1};

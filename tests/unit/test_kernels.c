@@ -74,11 +74,11 @@ static void check_norm(const struct norm_case *c)
 			want_dx[t * c->columns + i] = r * (dy[t * c->columns + i] * gamma[i] - mean_g - h * mean_gh);
 		}
 	}
-	pp_norm(c->rows, c->columns, c->rms, x, gamma, c->beta ? beta : NULL, y, c->rms ? NULL : mean, rstd);
+	pp_cpu_norm(c->rows, c->columns, c->rms, x, gamma, c->beta ? beta : NULL, y, c->rms ? NULL : mean, rstd);
 	assert_close("norm y", count, y, want_y);
-	pp_norm_dx(c->rows, c->columns, c->rms, dy, x, gamma, c->rms ? NULL : mean, rstd, dx);
+	pp_cpu_norm_dx(c->rows, c->columns, c->rms, dy, x, gamma, c->rms ? NULL : mean, rstd, dx);
 	assert_close("norm dx", count, dx, want_dx);
-	pp_norm_dw(c->rows, c->columns, c->rms, dy, x, c->rms ? NULL : mean, rstd, dgamma, true, c->beta ? dbeta : NULL, false);
+	pp_cpu_norm_dw(c->rows, c->columns, c->rms, dy, x, c->rms ? NULL : mean, rstd, dgamma, true, c->beta ? dbeta : NULL, false);
 	for (size_t i = 0; i < c->columns; i++)
 		want_dgamma[i] += old_gamma[i];
 	assert_close("norm dgamma", c->columns, dgamma, want_dgamma);
@@ -121,9 +121,9 @@ static void check_linear(size_t tokens, size_t inputs, size_t outputs, bool bias
 			want_y[t * outputs + o] = sum;
 		}
 	}
-	pp_linear(tokens, inputs, outputs, x, w, bias ? b : NULL, y);
-	pp_linear_dx(tokens, inputs, outputs, dy, w, dx);
-	pp_linear_dw(tokens, inputs, outputs, dy, x, dw, accumulate, bias ? db : NULL, accumulate);
+	pp_cpu_linear(tokens, inputs, outputs, x, w, bias ? b : NULL, y);
+	pp_cpu_linear_dx(tokens, inputs, outputs, dy, w, dx);
+	pp_cpu_linear_dw(tokens, inputs, outputs, dy, x, dw, accumulate, bias ? db : NULL, accumulate);
 	assert_close("linear y", tokens * outputs, y, want_y);
 	assert_close("linear dx", tokens * inputs, dx, want_dx);
 	assert_close("linear dw", outputs * inputs, dw, want_dw);
@@ -197,8 +197,8 @@ static void check_attention(const struct pp_attention *s)
 		for (size_t h = 0; h < s->heads; h++)
 			for (size_t t = 0; t < s->seq; t++)
 				want_query(s, base, h, t, q, k, v, d_o, &want);
-	pp_attention(s, q, k, v, o, lse);
-	pp_attention_dx(s, d_o, q, k, v, o, lse, dq, dk, dv);
+	pp_cpu_attention(s, q, k, v, o, lse);
+	pp_cpu_attention_dx(s, d_o, q, k, v, o, lse, dq, dk, dv);
 	assert_close("attention o", q_count, o, want.o);
 	assert_close("attention lse", rows, lse, want.lse);
 	assert_close("attention dq", q_count, dq, want.dq);
@@ -248,16 +248,16 @@ static void activation(void **state)
 			want[i] = gelu(kind, x[i]);
 			want_dx[i] = dy[i] * (gelu(kind, x[i] + 1e-5) - gelu(kind, x[i] - 1e-5)) / 2e-5;
 		}
-		pp_activate(kind, COUNT, x, y);
-		pp_activate_dx(kind, COUNT, dy, x, dx);
+		pp_cpu_activate(kind, COUNT, x, y);
+		pp_cpu_activate_dx(kind, COUNT, dy, x, dx);
 		for (size_t i = 0; i < COUNT; i++) {
 			assert_true(fabs(y[i] - want[i]) <= 1e-7 + 1e-6 * fabs(want[i]));
 			assert_true(fabs(dx[i] - want_dx[i]) <= 1e-6);
 		}
 		float *again = values(COUNT, 3);
-		pp_activate_dx(kind, COUNT, dy, x, dy);
+		pp_cpu_activate_dx(kind, COUNT, dy, x, dy);
 		assert_memory_equal(dy, dx, COUNT * sizeof *dx);
-		pp_activate_dx(kind, COUNT, again, x, x);
+		pp_cpu_activate_dx(kind, COUNT, again, x, x);
 		assert_memory_equal(x, dx, COUNT * sizeof *dx);
 		free(again);
 		void *all[] = {x, y, dy, dx, want, want_dx};
@@ -274,8 +274,8 @@ static void extremes(void **state)
 		const float x[] = {-1e30f, -100, 0, 100, 1e30f, NAN, INFINITY};
 		const float ones[] = {1, 1, 1, 1, 1, 1, 1};
 		float y[7], slope[7];
-		pp_activate(kind, 7, x, y);
-		pp_activate_dx(kind, 7, ones, x, slope);
+		pp_cpu_activate(kind, 7, x, y);
+		pp_cpu_activate_dx(kind, 7, ones, x, slope);
 		assert_true(fabsf(y[0]) < 1e-6f && fabsf(y[1]) < 1e-6f && y[2] == 0);
 		assert_true(y[3] == 100 && y[4] == 1e30f && (bool)isnan(y[5]) && (bool)isinf(y[6]));
 		assert_true(fabsf(slope[0]) < 1e-6f && fabsf(slope[1]) < 1e-6f && slope[3] == 1 && slope[4] == 1 && (bool)isnan(slope[5]));
@@ -288,9 +288,9 @@ static void addition(void **state)
 	const float a[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, b[] = {1, -2, 3, -4, 5, -6, 7, -8, 9, -10, 11};
 	const float want[] = {2, 0, 6, 0, 10, 0, 14, 0, 18, 0, 22}, twice[] = {3, -2, 9, -4, 15, -6, 21, -8, 27, -10, 33};
 	float y[11];
-	pp_add(11, a, b, y);
+	pp_cpu_add(11, a, b, y);
 	assert_memory_equal(y, want, sizeof want);
-	pp_add(11, y, b, y);
+	pp_cpu_add(11, y, b, y);
 	assert_memory_equal(y, twice, sizeof twice);
 }
 
@@ -303,15 +303,15 @@ static void embedding(void **state)
 	const float want[TOKENS * COLUMNS] = {41, 43, 13, 15, 45, 47, 21, 23, 43, 45, 15, 17};
 	const float want_plain[TOKENS * COLUMNS] = {40, 41, 10, 11, 40, 41, 20, 21, 40, 41, 10, 11};
 	float y[TOKENS * COLUMNS];
-	pp_embed(TOKENS, COLUMNS, SEQ, ids, wte, wpe, y);
+	pp_cpu_embed(TOKENS, COLUMNS, SEQ, ids, wte, wpe, y);
 	assert_memory_equal(y, want, sizeof want);
-	pp_embed(TOKENS, COLUMNS, SEQ, ids, wte, NULL, y);
+	pp_cpu_embed(TOKENS, COLUMNS, SEQ, ids, wte, NULL, y);
 	assert_memory_equal(y, want_plain, sizeof want_plain);
 
 	const float dy[TOKENS * COLUMNS] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
 	float dwte[VOCAB * COLUMNS] = {9, 9, 9, 9, 9, 9, 9, 9}, dwpe[SEQ * COLUMNS] = {1, 1, 1, 1, 1, 1};
 	const float want_dwte[VOCAB * COLUMNS] = {14, 16, 7, 8, 0, 0, 15, 18}, want_dwpe[SEQ * COLUMNS] = {9, 11, 13, 15, 17, 19};
-	pp_embed_dw(TOKENS, COLUMNS, SEQ, VOCAB, SEQ, ids, dy, dwte, false, dwpe, true);
+	pp_cpu_embed_dw(TOKENS, COLUMNS, SEQ, VOCAB, SEQ, ids, dy, dwte, false, dwpe, true);
 	assert_memory_equal(dwte, want_dwte, sizeof want_dwte);
 	assert_memory_equal(dwpe, want_dwpe, sizeof want_dwpe);
 }
@@ -341,7 +341,7 @@ static void check_cross_entropy(size_t tokens, size_t vocab, size_t columns, boo
 		for (size_t j = 0; j < vocab; j++)
 			want[t * columns + j] = (exp(logits[t * columns + j]) / sum - (j == (size_t)labels[t])) / (mean ? count : 1);
 	}
-	pp_cross_entropy(tokens, vocab, columns, mean, logits, labels, out, loss);
+	pp_cpu_cross_entropy(tokens, vocab, columns, mean, logits, labels, out, loss);
 	assert_close("dlogits", tokens * columns, out, want);
 	assert_true(fabs(loss[0] - total) <= 2e-6 * total + 1e-6);
 	assert_true(loss[1] == count);
@@ -363,7 +363,7 @@ static void cross_entropy(void **state)
 	const int32_t ignored[2] = {-1, -1};
 	float logits[6] = {1, 2, 3, 4, 5, 6}, zero[6] = {0};
 	double loss[2] = {7, 7};
-	pp_cross_entropy(2, 3, 3, true, logits, ignored, logits, loss);
+	pp_cpu_cross_entropy(2, 3, 3, true, logits, ignored, logits, loss);
 	assert_memory_equal(logits, zero, sizeof zero);
 	assert_true(loss[0] == 0 && loss[1] == 0);
 }
@@ -376,9 +376,9 @@ static void loss_not_finite(void **state)
 	for (unsigned i = 0; i < 2; i++) {
 		float out[3];
 		double loss[2];
-		pp_cross_entropy(1, 3, 3, false, broken[i], label, out, loss);
+		pp_cpu_cross_entropy(1, 3, 3, false, broken[i], label, out, loss);
 		assert_true(!isfinite(loss[0]));
-		assert_true(!isfinite(pp_square_norm(3, out)));
+		assert_true(!isfinite(pp_cpu_square_norm(3, out)));
 	}
 }
 
@@ -397,8 +397,8 @@ static void optimizer(void **state)
 		float *g = values(COUNT, 10 + step);
 		struct pp_adamw now = rule;
 		now.step = step;
-		pp_adamw_update(&now, COUNT, w, g, m, v);
-		pp_sgd_update(rule.lr, rule.weight_decay, rule.factor, COUNT, sgd, g);
+		pp_cpu_adamw_update(&now, COUNT, w, g, m, v);
+		pp_cpu_sgd_update(rule.lr, rule.weight_decay, rule.factor, COUNT, sgd, g);
 		for (size_t i = 0; i < COUNT; i++) {
 			double scaled = g[i] * rule.factor;
 			want_m[i] = rule.beta1 * want_m[i] + (1 - rule.beta1) * scaled;
@@ -422,9 +422,9 @@ static void square_norm(void **state)
 {
 	(void)state;
 	const float x[] = {3e20f, 4e20f, 0, -12e20f};
-	assert_true(fabs(pp_square_norm(4, x) / 169e40 - 1) < 1e-6);
+	assert_true(fabs(pp_cpu_square_norm(4, x) / 169e40 - 1) < 1e-6);
 	const float broken[] = {1, NAN, 2};
-	assert_true((bool)isnan(pp_square_norm(3, broken)));
+	assert_true((bool)isnan(pp_cpu_square_norm(3, broken)));
 }
 
 /* The same bits wherever an array lies: sums must not start at the first aligned address. */
@@ -434,20 +434,20 @@ static void bits_independent_of_address(void **state)
 	enum { COLUMNS = 203, ROWS = 3 };
 	float *x = values(ROWS * COLUMNS, 1), *gamma = values(COLUMNS, 2), *y = values(ROWS * COLUMNS, 3), *dx = values(ROWS * COLUMNS, 4);
 	float mean[ROWS], rstd[ROWS];
-	pp_norm(ROWS, COLUMNS, false, x, gamma, NULL, y, mean, rstd);
-	pp_norm_dx(ROWS, COLUMNS, false, y, x, gamma, mean, rstd, dx);
-	double norm = pp_square_norm(ROWS * COLUMNS, y);
+	pp_cpu_norm(ROWS, COLUMNS, false, x, gamma, NULL, y, mean, rstd);
+	pp_cpu_norm_dx(ROWS, COLUMNS, false, y, x, gamma, mean, rstd, dx);
+	double norm = pp_cpu_square_norm(ROWS * COLUMNS, y);
 	for (size_t shift = 1; shift < 16; shift++) {
 		float *room = values(4 * (ROWS * COLUMNS + 16), 5), *moved[4], moved_mean[ROWS], moved_rstd[ROWS];
 		for (size_t i = 0; i < 4; i++)
 			moved[i] = room + i * (ROWS * COLUMNS + 16) + (shift * (i + 1)) % 16;
 		memcpy(moved[0], x, ROWS * COLUMNS * sizeof *x);
 		memcpy(moved[1], gamma, COLUMNS * sizeof *gamma);
-		pp_norm(ROWS, COLUMNS, false, moved[0], moved[1], NULL, moved[2], moved_mean, moved_rstd);
-		pp_norm_dx(ROWS, COLUMNS, false, moved[2], moved[0], moved[1], moved_mean, moved_rstd, moved[3]);
+		pp_cpu_norm(ROWS, COLUMNS, false, moved[0], moved[1], NULL, moved[2], moved_mean, moved_rstd);
+		pp_cpu_norm_dx(ROWS, COLUMNS, false, moved[2], moved[0], moved[1], moved_mean, moved_rstd, moved[3]);
 		assert_memory_equal(moved[2], y, ROWS * COLUMNS * sizeof *y);
 		assert_memory_equal(moved[3], dx, ROWS * COLUMNS * sizeof *dx);
-		assert_true(pp_square_norm(ROWS * COLUMNS, moved[2]) == norm);
+		assert_true(pp_cpu_square_norm(ROWS * COLUMNS, moved[2]) == norm);
 		free(room);
 	}
 	free(x);
