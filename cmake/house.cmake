@@ -7,12 +7,18 @@ target_compile_definitions(pp_house INTERFACE _POSIX_C_SOURCE=200809L PP_VERSION
 target_compile_options(pp_house INTERFACE
   $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wmissing-prototypes -Wvla
   -ffp-contract=off -fno-omit-frame-pointer>)
+# clang warns of assert(!"text"), which is how a place that cannot be reached is marked.
+target_compile_options(pp_house INTERFACE $<$<COMPILE_LANG_AND_ID:C,Clang>:-Wno-string-conversion>)
 if(PP_WERROR)
   target_compile_options(pp_house INTERFACE $<$<COMPILE_LANGUAGE:C>:-Werror>)
 endif()
 if(PP_SANITIZE)
   target_compile_options(pp_house INTERFACE $<$<COMPILE_LANGUAGE:C>:-fsanitize=address,undefined -fno-sanitize-recover=all>)
   target_link_options(pp_house INTERFACE -fsanitize=address,undefined)
+endif()
+option(PP_FUZZ "Build libFuzzer programs (clang only)" OFF)
+if(PP_FUZZ) # every room reports its coverage; only the fuzz programs themselves link the fuzzer
+  target_compile_options(pp_house INTERFACE $<$<COMPILE_LANGUAGE:C>:-fsanitize=fuzzer-no-link>)
 endif()
 
 # pp_room(NAME DEPENDENCIES...): the static library of a room, made of every .c file in its folder.

@@ -255,6 +255,10 @@ static void indent(FILE *out, int depth)
 /* One row or stage a line, the bar in front. */
 static void print_rows(const struct pp_pattern *part, FILE *out, int depth)
 {
+	if (!part) {
+		fputs("{}", out);
+		return;
+	}
 	fputs("{\n", out);
 	indent(out, depth);
 	fputs("   ", out);

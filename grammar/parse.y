@@ -98,7 +98,7 @@ file:
 
 item:
 	import | param | let | assert | block
-|	error       { $$ = stmt(parse, PP_STMT_ERROR, @$); }
+|	error       { $$ = stmt(parse, PP_STMT_ERROR, @$); if (pp_recovered(parse, yylloc.start)) yyerrok; }
 |	error body  { $$ = stmt(parse, PP_STMT_ERROR, @$); }
 ;
 
@@ -201,7 +201,7 @@ stmts:
 
 stmt:
 	attribute | assert | let | overlap | nested | layer | loop | placing | rule
-|	error       { $$ = stmt(parse, PP_STMT_ERROR, @$); }
+|	error       { $$ = stmt(parse, PP_STMT_ERROR, @$); if (pp_recovered(parse, yylloc.start)) yyerrok; }
 |	error body  { $$ = stmt(parse, PP_STMT_ERROR, @$); }
 ;
 
@@ -321,7 +321,7 @@ braced: open pattern RBRACE { $$ = $pattern; } ;
 pattern:
 	%empty         { $$ = (struct pp_pattern_list){NULL, NULL}; }
 |	pattern part   { $$ = pp_append_pattern($1, $part); }
-|	pattern error  { $$ = $1; }
+|	pattern error  { $$ = $1; if (pp_recovered(parse, yylloc.start)) yyerrok; }
 ;
 
 sequence:

@@ -29,6 +29,8 @@ struct pp_parse {
 	struct pp_bracket innermost;  /* bracket around the current token before it opened or closed one; kind 0: none */
 	const char *head;             /* name of the block statement being read */
 	struct pp_token_place tokens[3]; /* the current token and the two before it */
+	struct pp_span wrong;         /* the last token that was reported */
+	bool sure;                    /* its mistake was recognised: what follows can be trusted */
 	bool stopped;                 /* a limit was hit: the scanner says end of text, nothing more is reported */
 	bool brackets_reported;       /* one message about brackets is enough: the next would follow from it */
 	bool separator_reported;      /* the same for , and ; between attributes */
@@ -45,6 +47,9 @@ void pp_name_brace(struct pp_parse *parse, struct pp_span span);
 /* Report a token that the grammar does not allow here. `expected`: names of the tokens that it allows. */
 void pp_report_unexpected(struct pp_parse *parse, struct pp_span span, const char *found, const char *const *expected,
                           int expected_count);
+
+/* Reading goes on at a token that starts at `at`: is it certain enough to report the next error at once? */
+bool pp_recovered(const struct pp_parse *parse, uint32_t at);
 
 /* Report E0008 and stop reading. */
 void pp_report_nesting(struct pp_parse *parse, struct pp_span span);

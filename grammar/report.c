@@ -28,6 +28,21 @@ void pp_report_nesting(struct pp_parse *parse, struct pp_span span)
 	pp_help(message, "split the expression with `let`; a chain of operators may have %d terms", PP_HEIGHT_LIMIT);
 }
 
+bool pp_recovered(const struct pp_parse *parse, uint32_t at)
+{
+	if (at <= parse->wrong.start)
+		return false; /* the wrong token itself, not yet passed: trusting it would report it for ever */
+	if (parse->sure)
+		return true;
+	uint32_t base = parse->source->base;
+	for (uint32_t i = parse->wrong.start; i < at; i++) {
+		char byte = parse->source->text[i - base];
+		if (byte == '\n' || byte == '\r')
+			return true;
+	}
+	return false;
+}
+
 /* ---- what was found, what was expected ---------------------------------------------------------------- */
 
 struct set {
@@ -130,7 +145,8 @@ static void report_open(struct pp_parse *parse, const struct pp_bracket *bracket
 {
 	struct pp_message *message = pp_error(parse->diag, "E0006", bracket->span, "%s opened at %s is %s", bracket_title(parse, bracket),
 	                                      pp_parse_place(parse, bracket->span.start), how);
-	pp_label(message, found, "still open here");
+	if (parse->tokens[0].kind != T_YYEOF)
+		pp_label(message, found, "still open here");
 	char closer = bracket->kind == '(' ? ')' : bracket->kind == '[' ? ']' : '}';
 	pp_help(message, "add `%c`", closer);
 	parse->brackets_reported = true;
@@ -146,8 +162,18 @@ static bool matches(char opener, int closer)
 	return (opener == '(' && closer == T_RPAREN) || (opener == '[' && closer == T_RBRACKET) || (opener == '{' && closer == T_RBRACE);
 }
 
-/* Mistakes of opening and closing. True: this token is explained. */
-static bool brackets_explain(struct pp_parse *parse, struct pp_span span, const char *found)
+/* A wrong ) or ] closes nothing, so the brackets are still those before it; a } closes what is in its way. */
+static bool opened_somewhere(const struct pp_parse *parse, int closer)
+{
+	for (uint32_t i = 0; i < parse->bracket_count; i++) {
+		if (matches(parse->brackets[i].kind, closer))
+			return true;
+	}
+	return closer == T_RBRACE;
+}
+
+/* Mistakes of opening and closing. `before`: the token reported last. True: this token is explained. */
+static bool brackets_explain(struct pp_parse *parse, struct pp_span span, const char *found, struct pp_span before)
 {
 	int token = parse->tokens[0].kind;
 	const struct pp_bracket *around = &parse->innermost;
@@ -158,12 +184,14 @@ static bool brackets_explain(struct pp_parse *parse, struct pp_span span, const 
 		report_open(parse, around, span, "never closed");
 		return true;
 	}
-	if (closer && around->kind && !matches(around->kind, token)) {
+	if (closer && around->kind && around->span.start == before.start)
+		return true; /* it closes what was reported */
+	if (closer && around->kind && !matches(around->kind, token) && opened_somewhere(parse, token)) {
 		report_open(parse, around, span, pp_arena_printf(parse->arena, "not closed before %s", found));
 		return true;
 	}
-	if (closer && !around->kind) {
-		struct pp_message *message = pp_error(parse->diag, "E0001", span, "unexpected %s; nothing is open here", found);
+	if (closer && !matches(around->kind, token)) {
+		struct pp_message *message = pp_error(parse->diag, "E0001", span, "unexpected %s; nothing that it could close is open", found);
 		pp_help(message, "remove it, or look for the bracket that closed too early");
 		parse->brackets_reported = true;
 		return true;
@@ -195,12 +223,14 @@ static bool attribute_sign(struct pp_parse *parse, struct pp_span span, const ch
 	if (!has(expected, "`=`") || parse->tokens[1].kind != T_NAME)
 		return false;
 	if (is_literal(token)) {
+		parse->sure = true;
 		struct pp_message *message = pp_error(parse->diag, "E0001", span, "unexpected %s; expected `=`", found_phrase(parse, span, found));
 		pp_help(message, "write `%.40s = %.40s`", token_text(parse, 1), token_text(parse, 0));
 		return true;
 	}
 	if (token != T_COLON && token != T_EQ)
 		return false;
+	parse->sure = true;
 	struct pp_message *message = pp_error(parse->diag, "E0001", span, "unexpected %s; expected `=`", found);
 	pp_help(message, "write `%.40s = ...`", token_text(parse, 1));
 	return true;
@@ -232,6 +262,7 @@ static bool separator(struct pp_parse *parse, struct pp_span span, const struct 
 		pp_help(message, "remove every `,` between them");
 	}
 	parse->separator_reported = true;
+	parse->sure = true;
 	return true;
 }
 
@@ -284,17 +315,33 @@ static bool double_bar(struct pp_parse *parse, struct pp_span span, const struct
 	return true;
 }
 
+static bool frequent(struct pp_parse *parse, struct pp_span span, const char *found, const struct set *expected)
+{
+	return separator(parse, span, expected) || top_level(parse, span, expected) || attribute_sign(parse, span, found, expected) ||
+	       two_names(parse, span, found, expected) || comparison_sign(parse, span, found, expected) ||
+	       double_bar(parse, span, expected) || reserved(parse, span, found, expected);
+}
+
+static void report_plain(struct pp_parse *parse, struct pp_span span, const char *found, const struct set *expected)
+{
+	struct pp_message *message = pp_error(parse->diag, "E0001", span, "unexpected %s; expected %s", found_phrase(parse, span, found),
+	                                      phrase(parse, expected));
+	const struct pp_bracket *around = &parse->innermost;
+	if ((around->kind == '(' && has(expected, "`)`")) || (around->kind == '[' && has(expected, "`]`")))
+		pp_label(message, around->span, "opened here");
+}
+
 void pp_report_unexpected(struct pp_parse *parse, struct pp_span span, const char *found, const char *const *expected,
                           int expected_count)
 {
+	struct pp_span before = parse->wrong;
+	parse->wrong = span;
+	parse->sure = false;
 	if (parse->stopped)
 		return;
 	struct set set = {.count = 0};
 	for (int i = 0; i < expected_count && i < 128; i++)
 		set.names[set.count++] = expected[i];
-	if (brackets_explain(parse, span, found) || separator(parse, span, &set) || top_level(parse, span, &set) ||
-	    attribute_sign(parse, span, found, &set) || two_names(parse, span, found, &set) ||
-	    comparison_sign(parse, span, found, &set) || double_bar(parse, span, &set) || reserved(parse, span, found, &set))
-		return;
-	pp_error(parse->diag, "E0001", span, "unexpected %s; expected %s", found_phrase(parse, span, found), phrase(parse, &set));
+	if (!brackets_explain(parse, span, found, before) && !frequent(parse, span, found, &set))
+		report_plain(parse, span, found, &set);
 }

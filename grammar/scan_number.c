@@ -136,7 +136,7 @@ static void report_unit(struct pp_parse *parse, struct pp_span span, const char 
 	const char *nearest = pp_nearest(unit, units, UNIT_COUNT);
 	if (nearest) {
 		struct pp_message *message = pp_error(parse->diag, "E0003", at, "unknown unit `%s`; did you mean `%s`?", unit, nearest);
-		pp_help(message, "write `%s%s`", number, nearest);
+		pp_help(message, "write `%s%s`, or `%s*%s` to multiply", number, nearest, number, unit);
 		return;
 	}
 	struct pp_message *message = pp_error(parse->diag, "E0003", at, "unknown unit `%s`", shortened(parse, unit));
