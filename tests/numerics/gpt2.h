@@ -38,4 +38,9 @@ void gpt2_microbatch(struct gpt2 *model, uint32_t mb, bool first, double loss[2]
 /* All microbatches; loss = (sum, count) over all. */
 void gpt2_step(struct gpt2 *model, double loss[2]);
 
+/* Fail the running cmocka test unless every tensor's gradient agrees with the expected one: 1e-5 in float, 1e-10 in
+ * double. */
+extern const double gpt2_tolerance;
+void gpt2_assert_gradients(const struct gpt2 *model);
+
 #endif
