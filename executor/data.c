@@ -83,8 +83,9 @@ static bool find_tokens(struct pp_data_source *data, uint64_t *count, struct pp_
 			if (known->magic == 0 || header.magic != known->magic || header.version != known->version)
 				continue;
 			if (width != data->width)
-				return pp_fail(status, PP_EXIT_ENVIRONMENT, "data file %s holds %s tokens by its header, the spec says tokens = %s",
-				               data->path, pp_tokens_name[width], pp_tokens_name[data->width]);
+				return pp_fail(status, PP_EXIT_ENVIRONMENT,
+				               "data file %s holds %s tokens by its header, the spec says tokens = %s", data->path,
+				               pp_tokens_name[width], pp_tokens_name[data->width]);
 			data->tokens += HEADER_BYTES;
 			bytes -= HEADER_BYTES;
 			promised = header.tokens;
@@ -92,11 +93,13 @@ static bool find_tokens(struct pp_data_source *data, uint64_t *count, struct pp_
 	}
 	*count = bytes / token_bytes[data->width];
 	if (bytes % token_bytes[data->width])
-		return pp_fail(status, PP_EXIT_ENVIRONMENT, "data file %s ends within a token: %" PRIu64 " bytes are no multiple of %u",
-		               data->path, bytes, token_bytes[data->width]);
+		return pp_fail(status, PP_EXIT_ENVIRONMENT,
+		               "data file %s ends within a token: %" PRIu64 " bytes are no multiple of %u", data->path, bytes,
+		               token_bytes[data->width]);
 	if (promised > *count)
-		return pp_fail(status, PP_EXIT_ENVIRONMENT, "data file %s is cut off: its header promises %" PRIu32 " tokens, it holds %" PRIu64,
-		               data->path, promised, *count);
+		return pp_fail(status, PP_EXIT_ENVIRONMENT,
+		               "data file %s is cut off: its header promises %" PRIu32 " tokens, it holds %" PRIu64, data->path,
+		               promised, *count);
 	if (promised)
 		*count = promised;
 	return true;
@@ -110,8 +113,8 @@ static bool open_file(struct pp_data_source *data, double eval_tail, struct pp_s
 	uint64_t usable = count - (uint64_t)((double)count * eval_tail);
 	if (usable <= data->seq)
 		return pp_fail(status, PP_EXIT_ENVIRONMENT,
-		               "data file %s is too short: %" PRIu64 " tokens to train on, one sample takes seq + 1 = %" PRIu32, data->path,
-		               usable, data->seq + 1);
+		               "data file %s is too short: %" PRIu64 " tokens to train on, one sample takes seq + 1 = %" PRIu32,
+		               data->path, usable, data->seq + 1);
 	data->starts = usable - data->seq;
 	return true;
 }
@@ -175,7 +178,8 @@ static uint32_t token_at(const struct pp_data_source *data, uint64_t position)
 }
 
 /* Tokens first … first + count - 1 of a sample. */
-static bool read_sample(const struct pp_data_source *data, uint64_t id, uint32_t first, uint32_t count, int32_t *to, struct pp_status *status)
+static bool read_sample(const struct pp_data_source *data, uint64_t id, uint32_t first, uint32_t count, int32_t *to,
+                        struct pp_status *status)
 {
 	uint64_t epoch = id / data->starts;
 	uint64_t start = pp_permute(pp_draw_key(data->key, epoch), data->starts, id % data->starts);
@@ -184,8 +188,8 @@ static bool read_sample(const struct pp_data_source *data, uint64_t id, uint32_t
 		uint32_t token = token_at(data, position);
 		if (token >= data->vocab)
 			return pp_fail(status, PP_EXIT_ENVIRONMENT,
-			               "data file %s: token %" PRIu32 " at position %" PRIu64
-			               " is not below vocab = %" PRIu32 "; the tokenizer and the model differ",
+			               "data file %s: token %" PRIu32 " at position %" PRIu64 " is not below vocab = %" PRIu32
+			               "; the tokenizer and the model differ",
 			               data->path, token, position, data->vocab);
 		to[i] = (int32_t)token;
 	}
@@ -206,7 +210,8 @@ static void draw_sample(const struct pp_data_source *data, uint64_t id, uint32_t
 	}
 }
 
-static bool fill_samples(const struct pp_data_source *data, uint64_t first_id, uint32_t first_token, int32_t *to, struct pp_status *status)
+static bool fill_samples(const struct pp_data_source *data, uint64_t first_id, uint32_t first_token, int32_t *to,
+                         struct pp_status *status)
 {
 	for (uint32_t sample = 0; sample < data->microbatch; sample++, to += data->seq) {
 		if (data->kind == PP_DATA_SYNTHETIC)
@@ -217,7 +222,8 @@ static bool fill_samples(const struct pp_data_source *data, uint64_t first_id, u
 	return true;
 }
 
-bool pp_data_fill(const struct pp_data_source *data, uint64_t step, uint32_t mb, enum pp_load what, int32_t *to, struct pp_status *status)
+bool pp_data_fill(const struct pp_data_source *data, uint64_t step, uint32_t mb, enum pp_load what, int32_t *to,
+                  struct pp_status *status)
 {
 	if (data->kind == PP_DATA_NONE)
 		return pp_fail(status, PP_EXIT_ENVIRONMENT, "the program loads tokens but its spec names no data");

@@ -66,42 +66,44 @@ static size_t elements(const struct frame *frame, unsigned operand)
 /* Whether a gradient output is added to: not in the first call of a step, and never for an array of the body. */
 static bool adds(const struct frame *frame, unsigned operand)
 {
-	return frame->instr->operand[operand] != PP_NULL && shape(frame, operand)->base == PP_BASE_GRAD && !frame->call->first;
+	return frame->instr->operand[operand] != PP_NULL && shape(frame, operand)->base == PP_BASE_GRAD &&
+	       !frame->call->first;
 }
 
 static void run_embed(const struct frame *f)
 {
 	enum { IDS, WTE, WPE, Y };
-	pp_cpu_embed(shape(f, Y)->rows, shape(f, Y)->columns, f->instr->imm[0], at(f, IDS), at(f, WTE), at(f, WPE), at(f, Y));
+	pp_cpu_embed(shape(f, Y)->rows, shape(f, Y)->columns, f->instr->imm[0], at(f, IDS), at(f, WTE), at(f, WPE),
+	             at(f, Y));
 }
 
 static void run_embed_dw(const struct frame *f)
 {
 	enum { IDS, DY, DWTE, DWPE };
 	size_t positions = at(f, DWPE) ? shape(f, DWPE)->rows : 0;
-	pp_cpu_embed_dw(shape(f, DY)->rows, shape(f, DY)->columns, f->instr->imm[0], shape(f, DWTE)->rows, positions, at(f, IDS),
-	            at(f, DY), at(f, DWTE), adds(f, DWTE), at(f, DWPE), adds(f, DWPE));
+	pp_cpu_embed_dw(shape(f, DY)->rows, shape(f, DY)->columns, f->instr->imm[0], shape(f, DWTE)->rows, positions,
+	                at(f, IDS), at(f, DY), at(f, DWTE), adds(f, DWTE), at(f, DWPE), adds(f, DWPE));
 }
 
 static void run_norm(const struct frame *f)
 {
 	enum { X, GAMMA, BETA, Y, MEAN, RSTD };
-	pp_cpu_norm(shape(f, X)->rows, shape(f, X)->columns, f->instr->imm[0], at(f, X), at(f, GAMMA), at(f, BETA), at(f, Y),
-	        at(f, MEAN), at(f, RSTD));
+	pp_cpu_norm(shape(f, X)->rows, shape(f, X)->columns, f->instr->imm[0], at(f, X), at(f, GAMMA), at(f, BETA),
+	            at(f, Y), at(f, MEAN), at(f, RSTD));
 }
 
 static void run_norm_dx(const struct frame *f)
 {
 	enum { DY, X, GAMMA, MEAN, RSTD, DX };
-	pp_cpu_norm_dx(shape(f, X)->rows, shape(f, X)->columns, f->instr->imm[0], at(f, DY), at(f, X), at(f, GAMMA), at(f, MEAN),
-	           at(f, RSTD), at(f, DX));
+	pp_cpu_norm_dx(shape(f, X)->rows, shape(f, X)->columns, f->instr->imm[0], at(f, DY), at(f, X), at(f, GAMMA),
+	               at(f, MEAN), at(f, RSTD), at(f, DX));
 }
 
 static void run_norm_dw(const struct frame *f)
 {
 	enum { DY, X, MEAN, RSTD, DGAMMA, DBETA };
-	pp_cpu_norm_dw(shape(f, X)->rows, shape(f, X)->columns, f->instr->imm[0], at(f, DY), at(f, X), at(f, MEAN), at(f, RSTD),
-	           at(f, DGAMMA), adds(f, DGAMMA), at(f, DBETA), adds(f, DBETA));
+	pp_cpu_norm_dw(shape(f, X)->rows, shape(f, X)->columns, f->instr->imm[0], at(f, DY), at(f, X), at(f, MEAN),
+	               at(f, RSTD), at(f, DGAMMA), adds(f, DGAMMA), at(f, DBETA), adds(f, DBETA));
 }
 
 static void run_linear(const struct frame *f)
@@ -119,8 +121,8 @@ static void run_linear_dx(const struct frame *f)
 static void run_linear_dw(const struct frame *f)
 {
 	enum { DY, X, DW, DB };
-	pp_cpu_linear_dw(shape(f, DY)->rows, shape(f, DW)->columns, shape(f, DW)->rows, at(f, DY), at(f, X), at(f, DW), adds(f, DW),
-	             at(f, DB), adds(f, DB));
+	pp_cpu_linear_dw(shape(f, DY)->rows, shape(f, DW)->columns, shape(f, DW)->rows, at(f, DY), at(f, X), at(f, DW),
+	                 adds(f, DW), at(f, DB), adds(f, DB));
 }
 
 static struct pp_attention attention_shape(const struct frame *f, unsigned q)
@@ -147,7 +149,8 @@ static void run_attn_dx(const struct frame *f)
 {
 	enum { DO, Q, K, V, O, LSE, DQ, DK, DV };
 	struct pp_attention attention = attention_shape(f, Q);
-	pp_cpu_attention_dx(&attention, at(f, DO), at(f, Q), at(f, K), at(f, V), at(f, O), at(f, LSE), at(f, DQ), at(f, DK), at(f, DV));
+	pp_cpu_attention_dx(&attention, at(f, DO), at(f, Q), at(f, K), at(f, V), at(f, O), at(f, LSE), at(f, DQ), at(f, DK),
+	                    at(f, DV));
 }
 
 static enum pp_gelu activation(const struct frame *f)
@@ -184,7 +187,7 @@ static void run_xent(const struct frame *f)
 {
 	enum { LOGITS, LABELS, DLOGITS, LOSS };
 	pp_cpu_cross_entropy(shape(f, LOGITS)->rows, f->instr->imm[0], shape(f, LOGITS)->columns, f->instr->imm[1] != 0,
-	                 at(f, LOGITS), at(f, LABELS), at(f, DLOGITS), at(f, LOSS));
+	                     at(f, LOGITS), at(f, LABELS), at(f, DLOGITS), at(f, LOSS));
 }
 
 static void run_fill(const struct frame *f)
@@ -251,15 +254,16 @@ static void cpu_call(struct pp_device *device, const struct pp_call *call, void 
 	struct frame frame = {
 	    .device = device,
 	    .call = call,
-	    .base = {
-	        [PP_BASE_IN] = slot_at(device, call->in),
-	        [PP_BASE_AUX] = slot_at(device, call->aux),
-	        [PP_BASE_OUT] = slot_at(device, call->out),
-	        [PP_BASE_STASH] = slot_at(device, call->stash),
-	        [PP_BASE_DOUT] = slot_at(device, call->dout),
-	        [PP_BASE_DIN] = slot_at(device, call->din),
-	        [PP_BASE_WORK] = slot_at(device, device->work),
-	    },
+	    .base =
+	        {
+	            [PP_BASE_IN] = slot_at(device, call->in),
+	            [PP_BASE_AUX] = slot_at(device, call->aux),
+	            [PP_BASE_OUT] = slot_at(device, call->out),
+	            [PP_BASE_STASH] = slot_at(device, call->stash),
+	            [PP_BASE_DOUT] = slot_at(device, call->dout),
+	            [PP_BASE_DIN] = slot_at(device, call->din),
+	            [PP_BASE_WORK] = slot_at(device, device->work),
+	        },
 	    .poll = poll,
 	    .poll_context = poll_context,
 	};
@@ -301,7 +305,8 @@ static void cpu_destroy(struct pp_device *device)
 static bool can_run(const struct pp_program *program, struct pp_status *status)
 {
 	if (program->tp > 1)
-		return pp_fail(status, PP_EXIT_ENVIRONMENT, "the cpu device runs tp = 1 only, the program has tp = %" PRIu32, program->tp);
+		return pp_fail(status, PP_EXIT_ENVIRONMENT, "the cpu device runs tp = 1 only, the program has tp = %" PRIu32,
+		               program->tp);
 	for (uint32_t t = 0; t < program->tensor_count; t++)
 		if (program->tensors[t].dtype != PP_F32)
 			return pp_fail(status, PP_EXIT_ENVIRONMENT, "the cpu device computes in f32 only, tensor %s is %s",
@@ -328,7 +333,8 @@ static struct pp_device *cpu_create(const struct pp_program *program, uint32_t r
 	const uint64_t address_space = UINT64_C(1) << 47;
 	void *arena = NULL;
 	if (bytes > address_space || posix_memalign(&arena, alignment, bytes ? bytes : 1) != 0) {
-		pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory: rank %" PRIu32 " needs an arena of %" PRIu64 " bytes", rank, bytes);
+		pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory: rank %" PRIu32 " needs an arena of %" PRIu64 " bytes",
+		        rank, bytes);
 		cpu_destroy(device);
 		return NULL;
 	}
@@ -401,8 +407,8 @@ static void cpu_clip(struct pp_device *device, const struct pp_hyper *hyper, enu
 	to[SCALE_TOKENS] = tokens;
 }
 
-static void cpu_opt(struct pp_device *device, enum pp_optimizer rule, const struct pp_hyper *hyper, double lr, uint64_t step,
-                    uint32_t weight, uint32_t grad, uint32_t moment1, uint32_t moment2, uint32_t scale)
+static void cpu_opt(struct pp_device *device, enum pp_optimizer rule, const struct pp_hyper *hyper, double lr,
+                    uint64_t step, uint32_t weight, uint32_t grad, uint32_t moment1, uint32_t moment2, uint32_t scale)
 {
 	const double *factor = (const double *)slot_at(device, scale);
 	if (factor[SCALE_FINITE] == 0)
@@ -413,7 +419,8 @@ static void cpu_opt(struct pp_device *device, enum pp_optimizer rule, const stru
 	pp_kernels_flush_denormals();
 	switch (rule) {
 	case PP_ADAMW: {
-		struct pp_adamw adamw = {lr, hyper->beta1, hyper->beta2, hyper->eps, hyper->weight_decay, factor[SCALE_FACTOR], step};
+		struct pp_adamw adamw = {lr,  hyper->beta1, hyper->beta2, hyper->eps, hyper->weight_decay, factor[SCALE_FACTOR],
+		                         step};
 		pp_cpu_adamw_update(&adamw, count, w, g, (float *)slot_at(device, moment1), (float *)slot_at(device, moment2));
 		return;
 	}

@@ -19,8 +19,8 @@ struct tile {
 	size_t first_query, queries, first_key, keys;
 };
 
-static struct head head_of(const struct pp_attention *shape, size_t sample, size_t h, const pp_real *q, const pp_real *k,
-                           const pp_real *v)
+static struct head head_of(const struct pp_attention *shape, size_t sample, size_t h, const pp_real *q,
+                           const pp_real *k, const pp_real *v)
 {
 	size_t kv = h / (shape->heads / shape->kv_heads);
 	size_t q_stride = shape->heads * shape->head_columns, kv_stride = shape->kv_heads * shape->head_columns;
@@ -72,7 +72,8 @@ struct running {
 };
 
 /* Turn a tile of scores into exp(score - best), 0 where masked; rescale what is in `out` so far. */
-static void soften_tile(const struct head *head, const struct tile *tile, pp_real *score, struct running *running, pp_real *out)
+static void soften_tile(const struct head *head, const struct tile *tile, pp_real *score, struct running *running,
+                        pp_real *out)
 {
 	for (size_t i = 0; i < tile->queries; i++) {
 		size_t from, to;
@@ -119,7 +120,8 @@ static void attend(const struct head *head, size_t first_query, pp_real *out, pp
 	}
 }
 
-void pp_cpu_attention(const struct pp_attention *shape, const pp_real *q, const pp_real *k, const pp_real *v, pp_real *o, pp_real *lse)
+void pp_cpu_attention(const struct pp_attention *shape, const pp_real *q, const pp_real *k, const pp_real *v,
+                      pp_real *o, pp_real *lse)
 {
 	assert(shape->heads % shape->kv_heads == 0 && shape->tokens % shape->seq == 0);
 	for (size_t sample = 0; sample < shape->tokens / shape->seq; sample++) {
@@ -206,7 +208,7 @@ static void attend_dx(const struct head *head, const struct head_dx *dx, size_t 
 }
 
 void pp_cpu_attention_dx(const struct pp_attention *shape, const pp_real *d_o, const pp_real *q, const pp_real *k,
-                     const pp_real *v, const pp_real *o, const pp_real *lse, pp_real *dq, pp_real *dk, pp_real *dv)
+                         const pp_real *v, const pp_real *o, const pp_real *lse, pp_real *dq, pp_real *dk, pp_real *dv)
 {
 	assert(shape->heads % shape->kv_heads == 0 && shape->tokens % shape->seq == 0);
 	size_t q_count = shape->tokens * shape->heads * shape->head_columns;

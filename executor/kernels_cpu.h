@@ -24,36 +24,39 @@ void pp_kernels_one_thread(void);
 void pp_kernels_flush_denormals(void);
 
 /* y[t,:] = wte[ids[t],:] + wpe[t mod seq,:]; wpe may be NULL. */
-void pp_cpu_embed(size_t tokens, size_t columns, size_t seq, const int32_t *ids, const pp_real *wte, const pp_real *wpe, pp_real *y);
+void pp_cpu_embed(size_t tokens, size_t columns, size_t seq, const int32_t *ids, const pp_real *wte, const pp_real *wpe,
+                  pp_real *y);
 /* Tables of vocab and positions rows; dwpe may be NULL. */
 void pp_cpu_embed_dw(size_t tokens, size_t columns, size_t seq, size_t vocab, size_t positions, const int32_t *ids,
-                 const pp_real *dy, pp_real *dwte, bool accumulate_wte, pp_real *dwpe, bool accumulate_wpe);
+                     const pp_real *dy, pp_real *dwte, bool accumulate_wte, pp_real *dwpe, bool accumulate_wpe);
 
 /* Layer norm (rms = false, eps 1e-5) or root-mean-square norm (rms = true, eps 1e-6; mean is NULL) of each row.
  * beta and dbeta may be NULL. */
 void pp_cpu_norm(size_t rows, size_t columns, bool rms, const pp_real *x, const pp_real *gamma, const pp_real *beta,
-             pp_real *y, pp_real *mean, pp_real *rstd);
+                 pp_real *y, pp_real *mean, pp_real *rstd);
 void pp_cpu_norm_dx(size_t rows, size_t columns, bool rms, const pp_real *dy, const pp_real *x, const pp_real *gamma,
-                const pp_real *mean, const pp_real *rstd, pp_real *dx);
+                    const pp_real *mean, const pp_real *rstd, pp_real *dx);
 void pp_cpu_norm_dw(size_t rows, size_t columns, bool rms, const pp_real *dy, const pp_real *x, const pp_real *mean,
-                const pp_real *rstd, pp_real *dgamma, bool accumulate_gamma, pp_real *dbeta, bool accumulate_beta);
+                    const pp_real *rstd, pp_real *dgamma, bool accumulate_gamma, pp_real *dbeta, bool accumulate_beta);
 
 /* y[tokens,outputs] = x[tokens,inputs] w[outputs,inputs]^T + b; b may be NULL. */
-void pp_cpu_linear(size_t tokens, size_t inputs, size_t outputs, const pp_real *x, const pp_real *w, const pp_real *b, pp_real *y);
+void pp_cpu_linear(size_t tokens, size_t inputs, size_t outputs, const pp_real *x, const pp_real *w, const pp_real *b,
+                   pp_real *y);
 void pp_cpu_linear_dx(size_t tokens, size_t inputs, size_t outputs, const pp_real *dy, const pp_real *w, pp_real *dx);
 /* db may be NULL. */
 void pp_cpu_linear_dw(size_t tokens, size_t inputs, size_t outputs, const pp_real *dy, const pp_real *x, pp_real *dw,
-                  bool accumulate_w, pp_real *db, bool accumulate_b);
+                      bool accumulate_w, pp_real *db, bool accumulate_b);
 
-/* Causal attention. q, o: [tokens, heads * head_columns]; k, v: [tokens, kv_heads * head_columns]; lse: [tokens, heads].
- * heads is a multiple of kv_heads; query head h reads key head h / (heads / kv_heads). Each query sees the last
+/* Causal attention. q, o: [tokens, heads * head_columns]; k, v: [tokens, kv_heads * head_columns]; lse: [tokens,
+ * heads]. heads is a multiple of kv_heads; query head h reads key head h / (heads / kv_heads). Each query sees the last
  * `window` keys, its own included; 0: all. Extra memory: two tiles on the stack. */
 struct pp_attention {
 	size_t tokens, seq, heads, kv_heads, head_columns, window;
 };
-void pp_cpu_attention(const struct pp_attention *shape, const pp_real *q, const pp_real *k, const pp_real *v, pp_real *o, pp_real *lse);
+void pp_cpu_attention(const struct pp_attention *shape, const pp_real *q, const pp_real *k, const pp_real *v,
+                      pp_real *o, pp_real *lse);
 void pp_cpu_attention_dx(const struct pp_attention *shape, const pp_real *d_o, const pp_real *q, const pp_real *k,
-                     const pp_real *v, const pp_real *o, const pp_real *lse, pp_real *dq, pp_real *dk, pp_real *dv);
+                         const pp_real *v, const pp_real *o, const pp_real *lse, pp_real *dq, pp_real *dk, pp_real *dv);
 
 enum pp_gelu { PP_GELU_ERF, PP_GELU_TANH };
 void pp_cpu_activate(enum pp_gelu kind, size_t count, const pp_real *x, pp_real *y);
@@ -66,8 +69,8 @@ void pp_cpu_add(size_t count, const pp_real *a, const pp_real *b, pp_real *y);
 /* loss[0] = sum over tokens with label >= 0 of -log softmax(logits)[label], loss[1] = their count. dlogits = gradient
  * of the sum, or of the mean over the count; rows with label < 0 and columns >= vocab get 0. dlogits may be logits.
  * Rows are `columns` apart. */
-void pp_cpu_cross_entropy(size_t tokens, size_t vocab, size_t columns, bool mean, const pp_real *logits, const int32_t *labels,
-                      pp_real *dlogits, double loss[2]);
+void pp_cpu_cross_entropy(size_t tokens, size_t vocab, size_t columns, bool mean, const pp_real *logits,
+                          const int32_t *labels, pp_real *dlogits, double loss[2]);
 
 /* Sum of squares in fp64. */
 double pp_cpu_square_norm(size_t count, const pp_real *x);
@@ -78,8 +81,10 @@ struct pp_adamw {
 	double lr, beta1, beta2, eps, weight_decay, factor;
 	uint64_t step;
 };
-void pp_cpu_adamw_update(const struct pp_adamw *rule, size_t count, pp_real *weight, const pp_real *gradient, pp_real *moment1, pp_real *moment2);
+void pp_cpu_adamw_update(const struct pp_adamw *rule, size_t count, pp_real *weight, const pp_real *gradient,
+                         pp_real *moment1, pp_real *moment2);
 /* p -= lr * (factor * gradient + weight_decay * p). */
-void pp_cpu_sgd_update(double lr, double weight_decay, double factor, size_t count, pp_real *weight, const pp_real *gradient);
+void pp_cpu_sgd_update(double lr, double weight_decay, double factor, size_t count, pp_real *weight,
+                       const pp_real *gradient);
 
 #endif

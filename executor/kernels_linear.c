@@ -18,7 +18,8 @@ void pp_kernels_flush_denormals(void)
 #endif
 }
 
-void pp_cpu_linear(size_t tokens, size_t inputs, size_t outputs, const pp_real *x, const pp_real *w, const pp_real *b, pp_real *y)
+void pp_cpu_linear(size_t tokens, size_t inputs, size_t outputs, const pp_real *x, const pp_real *w, const pp_real *b,
+                   pp_real *y)
 {
 	for (size_t t = 0; b && t < tokens; t++)
 		memcpy(y + t * outputs, b, outputs * sizeof *y);
@@ -28,7 +29,8 @@ void pp_cpu_linear(size_t tokens, size_t inputs, size_t outputs, const pp_real *
 
 void pp_cpu_linear_dx(size_t tokens, size_t inputs, size_t outputs, const pp_real *dy, const pp_real *w, pp_real *dx)
 {
-	multiply(tokens, inputs, outputs, 1, (struct matrix){dy, outputs, false}, (struct matrix){w, inputs, false}, 0, dx, inputs);
+	multiply(tokens, inputs, outputs, 1, (struct matrix){dy, outputs, false}, (struct matrix){w, inputs, false}, 0, dx,
+	         inputs);
 }
 
 /* db[j] (+)= sum over t of dy[t,j], ascending t. */
@@ -45,7 +47,7 @@ static void sum_rows(size_t tokens, size_t columns, const pp_real *restrict dy, 
 }
 
 void pp_cpu_linear_dw(size_t tokens, size_t inputs, size_t outputs, const pp_real *dy, const pp_real *x, pp_real *dw,
-                  bool accumulate_w, pp_real *db, bool accumulate_b)
+                      bool accumulate_w, pp_real *db, bool accumulate_b)
 {
 	multiply(outputs, inputs, tokens, 1, (struct matrix){dy, outputs, true}, (struct matrix){x, inputs, false},
 	         accumulate_w ? 1 : 0, dw, inputs);

@@ -3,8 +3,8 @@
 
 #include <assert.h>
 
-void pp_cpu_cross_entropy(size_t tokens, size_t vocab, size_t columns, bool mean, const pp_real *logits, const int32_t *labels,
-                      pp_real *dlogits, double loss[2])
+void pp_cpu_cross_entropy(size_t tokens, size_t vocab, size_t columns, bool mean, const pp_real *logits,
+                          const int32_t *labels, pp_real *dlogits, double loss[2])
 {
 	size_t count = 0;
 	for (size_t t = 0; t < tokens; t++)

@@ -22,7 +22,7 @@ static pp_real row_variance(size_t columns, const pp_real *x, pp_real mean)
 }
 
 void pp_cpu_norm(size_t rows, size_t columns, bool rms, const pp_real *x, const pp_real *gamma, const pp_real *beta,
-             pp_real *y, pp_real *mean, pp_real *rstd)
+                 pp_real *y, pp_real *mean, pp_real *rstd)
 {
 	for (size_t t = 0; t < rows; t++) {
 		const pp_real *restrict in = x + t * columns;
@@ -47,7 +47,7 @@ void pp_cpu_norm(size_t rows, size_t columns, bool rms, const pp_real *x, const 
 /* With h = (x - mean) * rstd and g = dy * gamma: dx = rstd * (g - mean(g) - h * mean(g * h)); without the mean(g) for
  * the root-mean-square norm, whose h has no mean to keep. */
 void pp_cpu_norm_dx(size_t rows, size_t columns, bool rms, const pp_real *dy, const pp_real *x, const pp_real *gamma,
-                const pp_real *mean, const pp_real *rstd, pp_real *dx)
+                    const pp_real *mean, const pp_real *rstd, pp_real *dx)
 {
 	for (size_t t = 0; t < rows; t++) {
 		const pp_real *restrict in = x + t * columns, *restrict up = dy + t * columns;
@@ -68,7 +68,7 @@ void pp_cpu_norm_dx(size_t rows, size_t columns, bool rms, const pp_real *dy, co
 }
 
 void pp_cpu_norm_dw(size_t rows, size_t columns, bool rms, const pp_real *dy, const pp_real *x, const pp_real *mean,
-                const pp_real *rstd, pp_real *dgamma, bool accumulate_gamma, pp_real *dbeta, bool accumulate_beta)
+                    const pp_real *rstd, pp_real *dgamma, bool accumulate_gamma, pp_real *dbeta, bool accumulate_beta)
 {
 	if (!accumulate_gamma)
 		memset(dgamma, 0, columns * sizeof *dgamma);

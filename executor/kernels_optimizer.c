@@ -22,8 +22,8 @@ static double power(double base, uint64_t exponent)
 	return result;
 }
 
-void pp_cpu_adamw_update(const struct pp_adamw *rule, size_t count, pp_real *restrict weight, const pp_real *restrict gradient,
-                     pp_real *restrict moment1, pp_real *restrict moment2)
+void pp_cpu_adamw_update(const struct pp_adamw *rule, size_t count, pp_real *restrict weight,
+                         const pp_real *restrict gradient, pp_real *restrict moment1, pp_real *restrict moment2)
 {
 	const pp_real beta1 = (pp_real)rule->beta1, beta2 = (pp_real)rule->beta2, eps = (pp_real)rule->eps;
 	const pp_real rest1 = (pp_real)(1 - rule->beta1), rest2 = (pp_real)(1 - rule->beta2);
@@ -42,7 +42,7 @@ void pp_cpu_adamw_update(const struct pp_adamw *rule, size_t count, pp_real *res
 }
 
 void pp_cpu_sgd_update(double lr, double weight_decay, double factor, size_t count, pp_real *restrict weight,
-                   const pp_real *restrict gradient)
+                       const pp_real *restrict gradient)
 {
 	const pp_real rate = (pp_real)lr, decay = (pp_real)weight_decay, scale = (pp_real)factor;
 #pragma omp simd

@@ -11,7 +11,8 @@ void pp_cpu_add(size_t count, const pp_real *a, const pp_real *b, pp_real *y)
 		y[i] = a[i] + b[i];
 }
 
-void pp_cpu_embed(size_t tokens, size_t columns, size_t seq, const int32_t *ids, const pp_real *wte, const pp_real *wpe, pp_real *y)
+void pp_cpu_embed(size_t tokens, size_t columns, size_t seq, const int32_t *ids, const pp_real *wte, const pp_real *wpe,
+                  pp_real *y)
 {
 	for (size_t t = 0; t < tokens; t++) {
 		assert(ids[t] >= 0);
@@ -24,7 +25,7 @@ void pp_cpu_embed(size_t tokens, size_t columns, size_t seq, const int32_t *ids,
 }
 
 void pp_cpu_embed_dw(size_t tokens, size_t columns, size_t seq, size_t vocab, size_t positions, const int32_t *ids,
-                 const pp_real *dy, pp_real *dwte, bool accumulate_wte, pp_real *dwpe, bool accumulate_wpe)
+                     const pp_real *dy, pp_real *dwte, bool accumulate_wte, pp_real *dwpe, bool accumulate_wpe)
 {
 	if (!accumulate_wte)
 		memset(dwte, 0, vocab * columns * sizeof *dwte);
@@ -54,7 +55,8 @@ static inline struct normal normal_at(pp_real x)
 	return (struct normal){x < 0 ? tail : 1 - tail, gauss * (pp_real)0.39894228040143267794};
 }
 
-/* exp(-2 u) with u = sqrt(2/pi) * (x + 0.044715 x^3). The factor on x is gate = 0.5 * (1 + tanh(u)) = 1 / (1 + exp(-2 u)). */
+/* exp(-2 u) with u = sqrt(2/pi) * (x + 0.044715 x^3). The factor on x is gate = 0.5 * (1 + tanh(u)) = 1 / (1 + exp(-2
+ * u)). */
 static inline pp_real tanh_decay(pp_real x)
 {
 	return real_exp((pp_real)(-2 * 0.79788456080286535588) * x * (1 + (pp_real)0.044715 * x * x));

@@ -8,8 +8,23 @@
 
 /* Order of the tensors in the file: token table, positions, per block these, final norm, head if untied. */
 enum {
-	NORM1_WEIGHT, NORM1_BIAS, Q_WEIGHT, Q_BIAS, K_WEIGHT, K_BIAS, V_WEIGHT, V_BIAS, O_WEIGHT, O_BIAS,
-	NORM2_WEIGHT, NORM2_BIAS, FC1_WEIGHT, FC1_BIAS, FC2_WEIGHT, FC2_BIAS, BLOCK_TENSORS
+	NORM1_WEIGHT,
+	NORM1_BIAS,
+	Q_WEIGHT,
+	Q_BIAS,
+	K_WEIGHT,
+	K_BIAS,
+	V_WEIGHT,
+	V_BIAS,
+	O_WEIGHT,
+	O_BIAS,
+	NORM2_WEIGHT,
+	NORM2_BIAS,
+	FC1_WEIGHT,
+	FC1_BIAS,
+	FC2_WEIGHT,
+	FC2_BIAS,
+	BLOCK_TENSORS
 };
 enum { TOKEN_TABLE, POSITIONS, FIRST_BLOCK };
 
@@ -31,14 +46,16 @@ static pp_real *reals(size_t count)
 static bool read_tensor(FILE *in, struct gpt2_tensor *tensor)
 {
 	if (fread(tensor->name, 1, sizeof tensor->name, in) != sizeof tensor->name || tensor->name[GPT2_NAME_BYTES - 1] ||
-	    fread(&tensor->rows, sizeof tensor->rows, 1, in) != 1 || fread(&tensor->columns, sizeof tensor->columns, 1, in) != 1)
+	    fread(&tensor->rows, sizeof tensor->rows, 1, in) != 1 ||
+	    fread(&tensor->columns, sizeof tensor->columns, 1, in) != 1)
 		return false;
 	size_t count = (size_t)tensor->rows * tensor->columns;
 	float *weight = make(count, sizeof *weight);
 	tensor->weight = reals(count);
 	tensor->gradient = reals(count);
 	tensor->expected = make(count, sizeof *tensor->expected);
-	bool ok = fread(weight, sizeof *weight, count, in) == count && fread(tensor->expected, sizeof *tensor->expected, count, in) == count;
+	bool ok = fread(weight, sizeof *weight, count, in) == count &&
+	          fread(tensor->expected, sizeof *tensor->expected, count, in) == count;
 	for (size_t i = 0; i < count; i++)
 		tensor->weight[i] = (pp_real)weight[i];
 	free(weight);
@@ -116,16 +133,28 @@ static struct kept kept_make(const struct run *run)
 {
 	size_t wide = run->tokens * run->hidden, tokens = run->tokens;
 	return (struct kept){
-	    .x = reals(wide), .mean1 = reals(tokens), .rstd1 = reals(tokens), .n1 = reals(wide), .q = reals(wide), .k = reals(wide),
-	    .v = reals(wide), .o = reals(wide), .lse = reals(tokens * run->attention.heads), .x2 = reals(wide), .mean2 = reals(tokens),
-	    .rstd2 = reals(tokens), .n2 = reals(wide), .f = reals(tokens * run->inner), .g = reals(tokens * run->inner),
+	    .x = reals(wide),
+	    .mean1 = reals(tokens),
+	    .rstd1 = reals(tokens),
+	    .n1 = reals(wide),
+	    .q = reals(wide),
+	    .k = reals(wide),
+	    .v = reals(wide),
+	    .o = reals(wide),
+	    .lse = reals(tokens * run->attention.heads),
+	    .x2 = reals(wide),
+	    .mean2 = reals(tokens),
+	    .rstd2 = reals(tokens),
+	    .n2 = reals(wide),
+	    .f = reals(tokens * run->inner),
+	    .g = reals(tokens * run->inner),
 	};
 }
 
 static void kept_free(struct kept *kept)
 {
-	pp_real *all[] = {kept->x, kept->mean1, kept->rstd1, kept->n1, kept->q, kept->k, kept->v, kept->o, kept->lse, kept->x2,
-	                  kept->mean2, kept->rstd2, kept->n2, kept->f, kept->g};
+	pp_real *all[] = {kept->x,   kept->mean1, kept->rstd1, kept->n1,    kept->q,  kept->k, kept->v, kept->o,
+	                  kept->lse, kept->x2,    kept->mean2, kept->rstd2, kept->n2, kept->f, kept->g};
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		free(all[i]);
 }
@@ -159,7 +188,8 @@ static void block_forward(const struct run *run, uint32_t b, pp_real *y)
 static void linear_gradients(const struct run *run, struct gpt2_tensor *weight_and_bias, size_t inputs, size_t outputs,
                              const pp_real *dy, const pp_real *x)
 {
-	pp_cpu_linear_dw(run->tokens, inputs, outputs, dy, x, weight_and_bias[0].gradient, run->add, weight_and_bias[1].gradient, run->add);
+	pp_cpu_linear_dw(run->tokens, inputs, outputs, dy, x, weight_and_bias[0].gradient, run->add,
+	                 weight_and_bias[1].gradient, run->add);
 }
 
 /* dx2 (which holds the MLP's output gradient) becomes the gradient of its input, the residual path included. */
@@ -173,7 +203,8 @@ static void mlp_backward(const struct run *run, struct gpt2_tensor *w, const str
 	pp_cpu_linear_dx(t, h, f, df, w[FC1_WEIGHT].weight, dn);
 	linear_gradients(run, w + FC1_WEIGHT, h, f, df, k->n2);
 	pp_cpu_norm_dx(t, h, false, dn, k->x2, w[NORM2_WEIGHT].weight, k->mean2, k->rstd2, dx);
-	pp_cpu_norm_dw(t, h, false, dn, k->x2, k->mean2, k->rstd2, w[NORM2_WEIGHT].gradient, run->add, w[NORM2_BIAS].gradient, run->add);
+	pp_cpu_norm_dw(t, h, false, dn, k->x2, k->mean2, k->rstd2, w[NORM2_WEIGHT].gradient, run->add,
+	               w[NORM2_BIAS].gradient, run->add);
 	pp_cpu_add(t * h, dx2, dx, dx2);
 	free(df);
 	free(dn);
@@ -195,7 +226,8 @@ static void attention_backward(const struct run *run, struct gpt2_tensor *w, con
 		pp_cpu_add(wide, dn, part, dn);
 	}
 	pp_cpu_norm_dx(t, h, false, dn, k->x, w[NORM1_WEIGHT].weight, k->mean1, k->rstd1, part);
-	pp_cpu_norm_dw(t, h, false, dn, k->x, k->mean1, k->rstd1, w[NORM1_WEIGHT].gradient, run->add, w[NORM1_BIAS].gradient, run->add);
+	pp_cpu_norm_dw(t, h, false, dn, k->x, k->mean1, k->rstd1, w[NORM1_WEIGHT].gradient, run->add,
+	               w[NORM1_BIAS].gradient, run->add);
 	pp_cpu_add(wide, dx, part, dx);
 	pp_real *all[] = {d_o, dn, part, d[0], d[1], d[2]};
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -209,7 +241,8 @@ static void head(const struct run *run, const int32_t *labels, pp_real *y, doubl
 	size_t t = run->tokens, h = run->hidden, vocab = model->shape.vocab, wide = t * h;
 	struct gpt2_tensor *norm = model->tensors + FIRST_BLOCK + model->shape.layers * BLOCK_TENSORS;
 	struct gpt2_tensor *table = model->shape.tied ? &model->tensors[TOKEN_TABLE] : norm + 2;
-	pp_real *n = reals(wide), *mean = reals(t), *rstd = reals(t), *logits = reals(t * vocab), *dn = reals(wide), *dx = reals(wide);
+	pp_real *n = reals(wide), *mean = reals(t), *rstd = reals(t), *logits = reals(t * vocab), *dn = reals(wide),
+	        *dx = reals(wide);
 	pp_cpu_norm(t, h, false, y, norm[0].weight, norm[1].weight, n, mean, rstd);
 	pp_cpu_linear(t, h, vocab, n, table->weight, NULL, logits);
 	pp_cpu_cross_entropy(t, vocab, vocab, false, logits, labels, logits, loss);
@@ -228,9 +261,17 @@ void gpt2_microbatch(struct gpt2 *model, uint32_t mb, bool first, double loss[2]
 	const struct gpt2_shape *shape = &model->shape;
 	size_t tokens = (size_t)shape->microbatch * shape->seq, h = shape->hidden;
 	struct run run = {
-	    .model = model, .tokens = tokens, .hidden = h, .inner = 4 * h, .add = !first,
-	    .attention = {.tokens = tokens, .seq = shape->seq, .heads = shape->heads, .kv_heads = shape->heads,
-	                  .head_columns = h / shape->heads, .window = shape->window},
+	    .model = model,
+	    .tokens = tokens,
+	    .hidden = h,
+	    .inner = 4 * h,
+	    .add = !first,
+	    .attention = {.tokens = tokens,
+	                  .seq = shape->seq,
+	                  .heads = shape->heads,
+	                  .kv_heads = shape->heads,
+	                  .head_columns = h / shape->heads,
+	                  .window = shape->window},
 	    .kept = make(shape->layers, sizeof(struct kept)),
 	};
 	const int32_t *ids = model->ids + mb * tokens, *labels = model->labels + mb * tokens;
@@ -250,7 +291,7 @@ void gpt2_microbatch(struct gpt2 *model, uint32_t mb, bool first, double loss[2]
 	}
 	/* Tied: the head has written or added its part already. */
 	pp_cpu_embed_dw(tokens, h, shape->seq, shape->vocab, shape->seq, ids, y, table->gradient, run.add || shape->tied,
-	            positions->gradient, run.add);
+	                positions->gradient, run.add);
 	free(run.kept);
 	free(y);
 }

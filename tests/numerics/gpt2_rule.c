@@ -46,7 +46,8 @@ static void assert_gradient(const struct gpt2 *model, const struct gpt2_tensor *
 	}
 	double bound = gpt2_tolerance * fmax(sqrt(norm), 1e-3 * layer_norm(model, tensor->name));
 	if (!(sqrt(difference) <= bound))
-		fail_msg("%s: gradient is off by %.3g, allowed %.3g (its norm: %.3g)", tensor->name, sqrt(difference), bound, sqrt(norm));
+		fail_msg("%s: gradient is off by %.3g, allowed %.3g (its norm: %.3g)", tensor->name, sqrt(difference), bound,
+		         sqrt(norm));
 }
 
 void gpt2_assert_gradients(const struct gpt2 *model)

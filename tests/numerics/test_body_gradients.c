@@ -1,5 +1,5 @@
-/* The bodies of a model on the CPU device, against PyTorch's float64 gradients by the norm rule of test_gradients.c; and
- * the same bits for every cut into stages, fused or split. Stages stand on one rank and are called in turn. */
+/* The bodies of a model on the CPU device, against PyTorch's float64 gradients by the norm rule of test_gradients.c;
+ * and the same bits for every cut into stages, fused or split. Stages stand on one rank and are called in turn. */
 #include "gpt2.h"
 #include "../unit/program_fixture.h"
 
@@ -26,8 +26,9 @@ static uint32_t slot_add(struct pp_program *program, enum pp_slot_class class, u
 	struct pp_rank *rank = &program->rank[0];
 	if (bytes == 0)
 		return PP_NULL;
-	rank->slots = pp_arena_grow(program->arena, rank->slots, rank->slot_count, rank->slot_count + 1, sizeof *rank->slots);
-	rank->slots[rank->slot_count] = (struct pp_slot){.class = (uint8_t)class, .bytes = bytes, .tensor = PP_NULL};
+	rank->slots =
+	    pp_arena_grow(program->arena, rank->slots, rank->slot_count, rank->slot_count + 1, sizeof *rank->slots);
+	rank->slots[rank->slot_count] = (struct pp_slot){.class = (uint8_t) class, .bytes = bytes, .tensor = PP_NULL};
 	return rank->slot_count++;
 }
 
@@ -50,7 +51,8 @@ static struct slots slots_make(struct pp_program *program)
 	return slots;
 }
 
-static void call(struct pp_device *device, const struct pp_program *program, const struct slots *slots, uint32_t s, enum pp_phase phase, uint32_t mb)
+static void call(struct pp_device *device, const struct pp_program *program, const struct slots *slots, uint32_t s,
+                 enum pp_phase phase, uint32_t mb)
 {
 	bool forward = phase == PP_PHASE_F, takes = forward || phase == PP_PHASE_B || phase == PP_PHASE_I;
 	struct pp_call one = {
@@ -67,7 +69,8 @@ static void call(struct pp_device *device, const struct pp_program *program, con
 	pp_device_cpu.call(device, &one, NULL, NULL);
 }
 
-static void load(struct pp_device *device, const struct pp_program *program, const struct slots *slots, const struct gpt2 *model, uint32_t mb)
+static void load(struct pp_device *device, const struct pp_program *program, const struct slots *slots,
+                 const struct gpt2 *model, uint32_t mb)
 {
 	size_t tokens = (size_t)model->shape.microbatch * model->shape.seq;
 	for (uint32_t s = 0; s < program->stage_count; s++) {
@@ -81,7 +84,8 @@ static void load(struct pp_device *device, const struct pp_program *program, con
 	}
 }
 
-static void run(struct pp_device *device, const struct pp_program *program, const struct slots *slots, const struct gpt2 *model, bool split)
+static void run(struct pp_device *device, const struct pp_program *program, const struct slots *slots,
+                const struct gpt2 *model, bool split)
 {
 	for (uint32_t mb = 0; mb < model->shape.microbatches; mb++) {
 		load(device, program, slots, model, mb);
@@ -149,8 +153,8 @@ static void check_losses(struct pp_device *device, const struct pp_program *prog
 static struct built program_of(const struct gpt2 *model)
 {
 	const struct gpt2_shape *shape = &model->shape;
-	struct model_size size = {shape->hidden, shape->heads, shape->heads, shape->layers, 4 * shape->hidden, shape->vocab,
-	                          shape->seq, shape->microbatch, shape->tied};
+	struct model_size size = {shape->hidden, shape->heads, shape->heads,      shape->layers, 4 * shape->hidden,
+	                          shape->vocab,  shape->seq,   shape->microbatch, shape->tied};
 	struct built built = built_of(&size);
 	built.spec->microbatches = shape->microbatches;
 	for (uint32_t i = 0; i < built.spec->model.layer_count; i++) {

@@ -1,5 +1,6 @@
 /* Gradients of every kernel, and of a whole small GPT-2, against central differences, on the double build: at most 1e-6
- * of the largest gradient of the array (or of 0.01, where a sum of 100 losses leaves noise of 1e-9). The scalar is the sum of the outputs, each times a fixed random weight. */
+ * of the largest gradient of the array (or of 0.01, where a sum of 100 losses leaves noise of 1e-9). The scalar is the
+ * sum of the outputs, each times a fixed random weight. */
 #include "executor/draw.h"
 #include "gpt2.h"
 
@@ -32,7 +33,8 @@ static double weighted(const double *values, const double *weights, size_t count
 }
 
 /* Compare `gradient` of the scalar with its differences over `at`, every `stride`-th element. */
-static void differ(const char *what, double (*scalar)(void *), void *context, double *at, const double *gradient, size_t count, size_t stride)
+static void differ(const char *what, double (*scalar)(void *), void *context, double *at, const double *gradient,
+                   size_t count, size_t stride)
 {
 	const double step = 1e-5;
 	double largest = 1e-2;
@@ -47,7 +49,8 @@ static void differ(const char *what, double (*scalar)(void *), void *context, do
 		at[i] = kept;
 		double expected = (above - below) / (2 * step);
 		if (!(fabs(expected - gradient[i]) <= 1e-6 * largest))
-			fail_msg("%s[%zu]: gradient %.12g, differences give %.12g (largest %.3g)", what, i, gradient[i], expected, largest);
+			fail_msg("%s[%zu]: gradient %.12g, differences give %.12g (largest %.3g)", what, i, gradient[i], expected,
+			         largest);
 	}
 }
 
@@ -282,8 +285,8 @@ int main(void)
 {
 	pp_kernels_one_thread();
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(norm),       cmocka_unit_test(linear),    cmocka_unit_test(attention),
-	    cmocka_unit_test(activation), cmocka_unit_test(embedding), cmocka_unit_test(cross_entropy),
+	    cmocka_unit_test(norm),        cmocka_unit_test(linear),    cmocka_unit_test(attention),
+	    cmocka_unit_test(activation),  cmocka_unit_test(embedding), cmocka_unit_test(cross_entropy),
 	    cmocka_unit_test(whole_model),
 	};
 	return cmocka_run_group_tests_name("differences", tests, NULL, NULL);

@@ -41,7 +41,12 @@ static struct pp_program program_of(uint32_t microbatch, uint32_t microbatches, 
 	return (struct pp_program){
 	    .dp = 1,
 	    .microbatches = microbatches,
-	    .train = {.microbatch = microbatch, .seq = SEQ, .vocab = VOCAB, .seed = 1, .data = PP_DATA_FILE, .tokens = (uint8_t)width},
+	    .train = {.microbatch = microbatch,
+	              .seq = SEQ,
+	              .vocab = VOCAB,
+	              .seed = 1,
+	              .data = PP_DATA_FILE,
+	              .tokens = (uint8_t)width},
 	};
 }
 
@@ -103,7 +108,8 @@ static void epochs(void **state)
 	enum { STARTS = 36 };
 	char *path = file_of(bytes, sizeof bytes);
 	struct pp_status status = {0};
-	struct pp_program one = program_of(1, 1, PP_TOKENS_BYTE), cut = program_of(2, 3, PP_TOKENS_BYTE), flat = program_of(6, 1, PP_TOKENS_BYTE);
+	struct pp_program one = program_of(1, 1, PP_TOKENS_BYTE), cut = program_of(2, 3, PP_TOKENS_BYTE),
+	                  flat = program_of(6, 1, PP_TOKENS_BYTE);
 	struct pp_data_source *data = pp_data_open(&one, path, &status);
 	unsigned moved = 0;
 	bool seen[2][STARTS] = {{false}};
@@ -195,7 +201,9 @@ static void errors(void **state)
 	drop(path);
 	const uint16_t tokens[5] = {1, 2, 3, 300, 5};
 	path = file_of(tokens, sizeof tokens);
-	assert_refused(&halves, path, "data file %s: token 300 at position 3 is not below vocab = 256; the tokenizer and the model differ");
+	assert_refused(
+	    &halves, path,
+	    "data file %s: token 300 at position 3 is not below vocab = 256; the tokenizer and the model differ");
 	drop(path);
 	uint32_t header[260] = {20240801, 7, 4};
 	path = file_of(header, sizeof header);
@@ -275,8 +283,10 @@ static void synthetic(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(permutation), cmocka_unit_test(labels_follow_tokens), cmocka_unit_test(epochs), cmocka_unit_test(widths_and_headers),
-	    cmocka_unit_test(errors),      cmocka_unit_test(tail_is_kept_back),    cmocka_unit_test(synthetic),
+	    cmocka_unit_test(permutation), cmocka_unit_test(labels_follow_tokens),
+	    cmocka_unit_test(epochs),      cmocka_unit_test(widths_and_headers),
+	    cmocka_unit_test(errors),      cmocka_unit_test(tail_is_kept_back),
+	    cmocka_unit_test(synthetic),
 	};
 	return cmocka_run_group_tests_name("data", tests, NULL, NULL);
 }

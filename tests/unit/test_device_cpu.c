@@ -29,7 +29,8 @@ struct fixture {
 
 static struct pp_slot slot(enum pp_slot_class class, uint64_t bytes, uint32_t position)
 {
-	return (struct pp_slot){.class = (uint8_t)class, .placed = true, .bytes = bytes, .offset = (uint64_t)position * PP_ALIGN};
+	return (struct pp_slot){
+	    .class = (uint8_t) class, .placed = true, .bytes = bytes, .offset = (uint64_t)position * PP_ALIGN};
 }
 
 static void make(struct fixture *f)
@@ -53,15 +54,19 @@ static void make(struct fixture *f)
 	f->slots[CUSTOM].tensor = PP_NULL;
 	f->rank = (struct pp_rank){.slots = f->slots, .slot_count = SLOTS, .arena_bytes = SLOTS * PP_ALIGN};
 	f->tensors[0] = (struct pp_tensor){.name = "elsewhere", .rows = 9, .columns = 9, .dims = 2};
-	f->tensors[1] = (struct pp_tensor){.name = "w", .rows = O, .columns = I, .dims = 2, .init = PP_INIT_NORMAL, .std = 1};
+	f->tensors[1] =
+	    (struct pp_tensor){.name = "w", .rows = O, .columns = I, .dims = 2, .init = PP_INIT_NORMAL, .std = 1};
 	f->regs[X] = (struct pp_reg){.name = "x", .base = PP_BASE_IN, .slot = PP_NULL, .rows = T, .columns = I};
 	f->regs[W] = (struct pp_reg){.name = "w", .base = PP_BASE_WEIGHT, .slot = WEIGHT, .rows = O, .columns = I};
 	f->regs[Y] = (struct pp_reg){.name = "y", .base = PP_BASE_OUT, .slot = PP_NULL, .rows = T, .columns = O};
 	f->regs[DY] = (struct pp_reg){.name = "dy", .base = PP_BASE_DOUT, .slot = PP_NULL, .rows = T, .columns = O};
 	f->regs[DW] = (struct pp_reg){.name = "dw", .base = PP_BASE_GRAD, .slot = GRAD, .rows = O, .columns = I};
-	f->regs[LOSS] = (struct pp_reg){.name = "loss", .base = PP_BASE_LOSS, .dtype = PP_F64, .slot = PP_NULL, .rows = 2, .columns = 1};
-	f->regs[SPARE] = (struct pp_reg){.name = "spare", .base = PP_BASE_WORK, .slot = PP_NULL, .rows = T, .columns = O, .offset = 16};
-	f->program = (struct pp_program){.ranks = 1, .tp = 1, .dp = 1, .rank = &f->rank, .tensors = f->tensors, .tensor_count = 2};
+	f->regs[LOSS] = (struct pp_reg){
+	    .name = "loss", .base = PP_BASE_LOSS, .dtype = PP_F64, .slot = PP_NULL, .rows = 2, .columns = 1};
+	f->regs[SPARE] =
+	    (struct pp_reg){.name = "spare", .base = PP_BASE_WORK, .slot = PP_NULL, .rows = T, .columns = O, .offset = 16};
+	f->program =
+	    (struct pp_program){.ranks = 1, .tp = 1, .dp = 1, .rank = &f->rank, .tensors = f->tensors, .tensor_count = 2};
 	struct pp_status status = {0};
 	f->device = pp_device_cpu.create(&f->program, 0, &status);
 	assert_non_null(f->device);
@@ -84,8 +89,17 @@ static void assert_floats(struct fixture *f, uint32_t at, size_t count, const fl
 
 static void call(struct fixture *f, const struct pp_body_instr *items, uint32_t count, bool first, uint32_t mb)
 {
-	struct pp_body body = {.regs = f->regs, .reg_count = REGS, .items = (struct pp_body_instr *)(uintptr_t)items, .count = count};
-	struct pp_call one = {.body = &body, .mb = mb, .first = first, .in = IN, .aux = PP_NULL, .out = OUT, .stash = STASH, .dout = DOUT, .din = PP_NULL};
+	struct pp_body body = {
+	    .regs = f->regs, .reg_count = REGS, .items = (struct pp_body_instr *)(uintptr_t)items, .count = count};
+	struct pp_call one = {.body = &body,
+	                      .mb = mb,
+	                      .first = first,
+	                      .in = IN,
+	                      .aux = PP_NULL,
+	                      .out = OUT,
+	                      .stash = STASH,
+	                      .dout = DOUT,
+	                      .din = PP_NULL};
 	pp_device_cpu.call(f->device, &one, NULL, NULL);
 }
 
@@ -152,7 +166,13 @@ static void sleep_takes_its_time(void **state)
 	const uint64_t wanted = 3000000;
 	struct pp_body_instr nap = {.op = PP_BODY_SLEEP, .imm = {wanted}};
 	struct pp_body body = {.items = &nap, .count = 1};
-	struct pp_call one = {.body = &body, .in = PP_NULL, .aux = PP_NULL, .out = PP_NULL, .stash = PP_NULL, .dout = PP_NULL, .din = PP_NULL};
+	struct pp_call one = {.body = &body,
+	                      .in = PP_NULL,
+	                      .aux = PP_NULL,
+	                      .out = PP_NULL,
+	                      .stash = PP_NULL,
+	                      .dout = PP_NULL,
+	                      .din = PP_NULL};
 	unsigned polls = 0;
 	struct timespec begin, end;
 	clock_gettime(CLOCK_MONOTONIC, &begin);
@@ -275,8 +295,10 @@ static void refusals(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(bodies),   cmocka_unit_test(loss_entry), cmocka_unit_test(every_op), cmocka_unit_test(sleep_takes_its_time),
-	    cmocka_unit_test(clipping), cmocka_unit_test(updates),    cmocka_unit_test(memory),   cmocka_unit_test(refusals),
+	    cmocka_unit_test(bodies),   cmocka_unit_test(loss_entry),
+	    cmocka_unit_test(every_op), cmocka_unit_test(sleep_takes_its_time),
+	    cmocka_unit_test(clipping), cmocka_unit_test(updates),
+	    cmocka_unit_test(memory),   cmocka_unit_test(refusals),
 	};
 	return cmocka_run_group_tests_name("device_cpu", tests, NULL, NULL);
 }

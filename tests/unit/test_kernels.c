@@ -4,6 +4,7 @@
 #include "executor/kernels_cpu.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -53,7 +54,8 @@ static void check_norm(const struct norm_case *c)
 	float *x = values(count, 1), *gamma = values(c->columns, 2), *beta = values(c->columns, 3), *dy = values(count, 4);
 	float *y = values(count, 5), *dx = values(count, 6), *mean = values(c->rows, 7), *rstd = values(c->rows, 8);
 	float *dgamma = values(c->columns, 9), *dbeta = values(c->columns, 10), *old_gamma = values(c->columns, 9);
-	double *want_y = zeros(count), *want_dx = zeros(count), *want_dgamma = zeros(c->columns), *want_dbeta = zeros(c->columns);
+	double *want_y = zeros(count), *want_dx = zeros(count), *want_dgamma = zeros(c->columns),
+	       *want_dbeta = zeros(c->columns);
 	for (size_t t = 0; t < c->rows; t++) {
 		double m = 0, variance = 0, mean_g = 0, mean_gh = 0, n = (double)c->columns;
 		for (size_t i = 0; i < c->columns && !c->rms; i++)
@@ -78,13 +80,15 @@ static void check_norm(const struct norm_case *c)
 	assert_close("norm y", count, y, want_y);
 	pp_cpu_norm_dx(c->rows, c->columns, c->rms, dy, x, gamma, c->rms ? NULL : mean, rstd, dx);
 	assert_close("norm dx", count, dx, want_dx);
-	pp_cpu_norm_dw(c->rows, c->columns, c->rms, dy, x, c->rms ? NULL : mean, rstd, dgamma, true, c->beta ? dbeta : NULL, false);
+	pp_cpu_norm_dw(c->rows, c->columns, c->rms, dy, x, c->rms ? NULL : mean, rstd, dgamma, true, c->beta ? dbeta : NULL,
+	               false);
 	for (size_t i = 0; i < c->columns; i++)
 		want_dgamma[i] += old_gamma[i];
 	assert_close("norm dgamma", c->columns, dgamma, want_dgamma);
 	if (c->beta)
 		assert_close("norm dbeta", c->columns, dbeta, want_dbeta);
-	void *all[] = {x, gamma, beta, dy, y, dx, mean, rstd, dgamma, dbeta, old_gamma, want_y, want_dx, want_dgamma, want_dbeta};
+	void *all[] = {x,      gamma, beta,      dy,     y,       dx,          mean,      rstd,
+	               dgamma, dbeta, old_gamma, want_y, want_dx, want_dgamma, want_dbeta};
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		free(all[i]);
 }
@@ -92,7 +96,8 @@ static void check_norm(const struct norm_case *c)
 static void norm(void **state)
 {
 	(void)state;
-	static const struct norm_case cases[] = {{1, 1, false, true}, {1, 7, false, true}, {5, 33, false, false}, {3, 64, true, false}, {9, 100, true, true}};
+	static const struct norm_case cases[] = {
+	    {1, 1, false, true}, {1, 7, false, true}, {5, 33, false, false}, {3, 64, true, false}, {9, 100, true, true}};
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
 		check_norm(&cases[i]);
 }
@@ -101,9 +106,12 @@ static void norm(void **state)
 
 static void check_linear(size_t tokens, size_t inputs, size_t outputs, bool bias, bool accumulate)
 {
-	float *x = values(tokens * inputs, 1), *w = values(outputs * inputs, 2), *b = values(outputs, 3), *dy = values(tokens * outputs, 4);
-	float *y = values(tokens * outputs, 5), *dx = values(tokens * inputs, 6), *dw = values(outputs * inputs, 7), *db = values(outputs, 8);
-	double *want_y = zeros(tokens * outputs), *want_dx = zeros(tokens * inputs), *want_dw = zeros(outputs * inputs), *want_db = zeros(outputs);
+	float *x = values(tokens * inputs, 1), *w = values(outputs * inputs, 2), *b = values(outputs, 3),
+	      *dy = values(tokens * outputs, 4);
+	float *y = values(tokens * outputs, 5), *dx = values(tokens * inputs, 6), *dw = values(outputs * inputs, 7),
+	      *db = values(outputs, 8);
+	double *want_y = zeros(tokens * outputs), *want_dx = zeros(tokens * inputs), *want_dw = zeros(outputs * inputs),
+	       *want_db = zeros(outputs);
 	for (size_t o = 0; o < outputs && accumulate; o++) {
 		want_db[o] = db[o];
 		for (size_t i = 0; i < inputs; i++)
@@ -150,8 +158,8 @@ struct attention_want {
 };
 
 /* Query t of head h in a sample that starts at token `base`. */
-static void want_query(const struct pp_attention *s, size_t base, size_t h, size_t t, const float *q, const float *k, const float *v,
-                       const float *d_o, const struct attention_want *want)
+static void want_query(const struct pp_attention *s, size_t base, size_t h, size_t t, const float *q, const float *k,
+                       const float *v, const float *d_o, const struct attention_want *want)
 {
 	size_t n = s->head_columns, q_stride = s->heads * n, kv_stride = s->kv_heads * n, kv = h / (s->heads / s->kv_heads);
 	size_t q_at = (base + t) * q_stride + h * n;
@@ -187,9 +195,11 @@ static void want_query(const struct pp_attention *s, size_t base, size_t h, size
 
 static void check_attention(const struct pp_attention *s)
 {
-	size_t q_count = s->tokens * s->heads * s->head_columns, kv_count = s->tokens * s->kv_heads * s->head_columns, rows = s->tokens * s->heads;
+	size_t q_count = s->tokens * s->heads * s->head_columns, kv_count = s->tokens * s->kv_heads * s->head_columns,
+	       rows = s->tokens * s->heads;
 	float *q = values(q_count, 1), *k = values(kv_count, 2), *v = values(kv_count, 3), *d_o = values(q_count, 4);
-	float *o = values(q_count, 5), *lse = values(rows, 6), *dq = values(q_count, 7), *dk = values(kv_count, 8), *dv = values(kv_count, 9);
+	float *o = values(q_count, 5), *lse = values(rows, 6), *dq = values(q_count, 7), *dk = values(kv_count, 8),
+	      *dv = values(kv_count, 9);
 	struct attention_want want = {zeros(q_count), zeros(rows), zeros(q_count), zeros(kv_count), zeros(kv_count)};
 	for (size_t i = 0; i < q_count; i++)
 		q[i] *= 8; /* scores far apart, so that the running maximum moves */
@@ -232,7 +242,8 @@ static void attention(void **state)
 
 static double gelu(enum pp_gelu kind, double x)
 {
-	return kind == PP_GELU_ERF ? x * 0.5 * erfc(-x / sqrt(2)) : 0.5 * x * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
+	return kind == PP_GELU_ERF ? x * 0.5 * erfc(-x / sqrt(2))
+	                           : 0.5 * x * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
 }
 
 static void activation(void **state)
@@ -278,7 +289,8 @@ static void extremes(void **state)
 		pp_cpu_activate_dx(kind, 7, ones, x, slope);
 		assert_true(fabsf(y[0]) < 1e-6f && fabsf(y[1]) < 1e-6f && y[2] == 0);
 		assert_true(y[3] == 100 && y[4] == 1e30f && (bool)isnan(y[5]) && (bool)isinf(y[6]));
-		assert_true(fabsf(slope[0]) < 1e-6f && fabsf(slope[1]) < 1e-6f && slope[3] == 1 && slope[4] == 1 && (bool)isnan(slope[5]));
+		assert_true(fabsf(slope[0]) < 1e-6f && fabsf(slope[1]) < 1e-6f && slope[3] == 1 && slope[4] == 1 &&
+		            (bool)isnan(slope[5]));
 	}
 }
 
@@ -310,7 +322,8 @@ static void embedding(void **state)
 
 	const float dy[TOKENS * COLUMNS] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
 	float dwte[VOCAB * COLUMNS] = {9, 9, 9, 9, 9, 9, 9, 9}, dwpe[SEQ * COLUMNS] = {1, 1, 1, 1, 1, 1};
-	const float want_dwte[VOCAB * COLUMNS] = {14, 16, 7, 8, 0, 0, 15, 18}, want_dwpe[SEQ * COLUMNS] = {9, 11, 13, 15, 17, 19};
+	const float want_dwte[VOCAB * COLUMNS] = {14, 16, 7, 8, 0, 0, 15, 18},
+	                              want_dwpe[SEQ * COLUMNS] = {9, 11, 13, 15, 17, 19};
 	pp_cpu_embed_dw(TOKENS, COLUMNS, SEQ, VOCAB, SEQ, ids, dy, dwte, false, dwpe, true);
 	assert_memory_equal(dwte, want_dwte, sizeof want_dwte);
 	assert_memory_equal(dwpe, want_dwpe, sizeof want_dwpe);
@@ -339,7 +352,8 @@ static void check_cross_entropy(size_t tokens, size_t vocab, size_t columns, boo
 			continue;
 		total += log(sum) - logits[t * columns + (size_t)labels[t]];
 		for (size_t j = 0; j < vocab; j++)
-			want[t * columns + j] = (exp(logits[t * columns + j]) / sum - (j == (size_t)labels[t])) / (mean ? count : 1);
+			want[t * columns + j] =
+			    (exp(logits[t * columns + j]) / sum - (j == (size_t)labels[t])) / (mean ? count : 1);
 	}
 	pp_cpu_cross_entropy(tokens, vocab, columns, mean, logits, labels, out, loss);
 	assert_close("dlogits", tokens * columns, out, want);
@@ -388,7 +402,8 @@ static void optimizer(void **state)
 {
 	(void)state;
 	enum { COUNT = 37, STEPS = 5 };
-	const struct pp_adamw rule = {.lr = 0.01, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .factor = 0.25};
+	const struct pp_adamw rule = {
+	    .lr = 0.01, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .factor = 0.25};
 	float *w = values(COUNT, 1), *m = calloc(COUNT, sizeof *m), *v = calloc(COUNT, sizeof *v), *sgd = values(COUNT, 1);
 	double *want = zeros(COUNT), *want_m = zeros(COUNT), *want_v = zeros(COUNT), *want_sgd = zeros(COUNT);
 	for (size_t i = 0; i < COUNT; i++)
@@ -403,7 +418,8 @@ static void optimizer(void **state)
 			double scaled = g[i] * rule.factor;
 			want_m[i] = rule.beta1 * want_m[i] + (1 - rule.beta1) * scaled;
 			want_v[i] = rule.beta2 * want_v[i] + (1 - rule.beta2) * scaled * scaled;
-			double m_hat = want_m[i] / (1 - pow(rule.beta1, (double)step)), v_hat = want_v[i] / (1 - pow(rule.beta2, (double)step));
+			double m_hat = want_m[i] / (1 - pow(rule.beta1, (double)step)),
+			       v_hat = want_v[i] / (1 - pow(rule.beta2, (double)step));
 			want[i] -= rule.lr * (m_hat / (sqrt(v_hat) + rule.eps) + rule.weight_decay * want[i]);
 			want_sgd[i] -= rule.lr * (scaled + rule.weight_decay * want_sgd[i]);
 		}
@@ -432,7 +448,8 @@ static void bits_independent_of_address(void **state)
 {
 	(void)state;
 	enum { COLUMNS = 203, ROWS = 3 };
-	float *x = values(ROWS * COLUMNS, 1), *gamma = values(COLUMNS, 2), *y = values(ROWS * COLUMNS, 3), *dx = values(ROWS * COLUMNS, 4);
+	float *x = values(ROWS * COLUMNS, 1), *gamma = values(COLUMNS, 2), *y = values(ROWS * COLUMNS, 3),
+	      *dx = values(ROWS * COLUMNS, 4);
 	float mean[ROWS], rstd[ROWS];
 	pp_cpu_norm(ROWS, COLUMNS, false, x, gamma, NULL, y, mean, rstd);
 	pp_cpu_norm_dx(ROWS, COLUMNS, false, y, x, gamma, mean, rstd, dx);
@@ -456,15 +473,58 @@ static void bits_independent_of_address(void **state)
 	free(dx);
 }
 
+/* ---- threads --------------------------------------------------------------------------------------- */
+
+enum { CALLERS = 8, WIDE = 96, LONG = 130 };
+
+struct caller {
+	float y[LONG * WIDE], dw[WIDE * WIDE], o[LONG * WIDE];
+};
+
+static void *call_kernels(void *argument)
+{
+	struct caller *caller = argument;
+	pp_kernels_flush_denormals();
+	float *x = values(LONG * WIDE, 1), *w = values(WIDE * WIDE, 2), lse[LONG * 4];
+	const struct pp_attention shape = {
+	    .tokens = LONG, .seq = LONG, .heads = 4, .kv_heads = 4, .head_columns = WIDE / 4};
+	for (unsigned i = 0; i < 20; i++) {
+		pp_cpu_linear(LONG, WIDE, WIDE, x, w, NULL, caller->y);
+		pp_cpu_linear_dw(LONG, WIDE, WIDE, caller->y, x, caller->dw, i > 0, NULL, false);
+		pp_cpu_attention(&shape, x, caller->y, x, caller->o, lse);
+	}
+	free(x);
+	free(w);
+	return NULL;
+}
+
+/* Ranks may be threads: any number of them at once, each with the bits of a lone one. */
+static void many_callers(void **state)
+{
+	(void)state;
+	struct caller *callers = calloc(CALLERS + 1, sizeof *callers);
+	pthread_t threads[CALLERS];
+	assert_non_null(callers);
+	call_kernels(&callers[CALLERS]);
+	for (size_t i = 0; i < CALLERS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, call_kernels, &callers[i]), 0);
+	for (size_t i = 0; i < CALLERS; i++)
+		pthread_join(threads[i], NULL);
+	for (size_t i = 0; i < CALLERS; i++)
+		assert_memory_equal(&callers[i], &callers[CALLERS], sizeof *callers);
+	free(callers);
+}
+
 int main(void)
 {
 	pp_kernels_one_thread();
 	pp_kernels_flush_denormals();
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(norm),          cmocka_unit_test(linear),        cmocka_unit_test(attention),
-	    cmocka_unit_test(activation),    cmocka_unit_test(extremes),      cmocka_unit_test(addition),
-	    cmocka_unit_test(embedding),     cmocka_unit_test(cross_entropy), cmocka_unit_test(loss_not_finite),
-	    cmocka_unit_test(optimizer),     cmocka_unit_test(square_norm),   cmocka_unit_test(bits_independent_of_address),
+	    cmocka_unit_test(norm),         cmocka_unit_test(linear),        cmocka_unit_test(attention),
+	    cmocka_unit_test(activation),   cmocka_unit_test(extremes),      cmocka_unit_test(addition),
+	    cmocka_unit_test(embedding),    cmocka_unit_test(cross_entropy), cmocka_unit_test(loss_not_finite),
+	    cmocka_unit_test(optimizer),    cmocka_unit_test(square_norm),   cmocka_unit_test(bits_independent_of_address),
+	    cmocka_unit_test(many_callers),
 	};
 	return cmocka_run_group_tests_name("kernels", tests, NULL, NULL);
 }
