@@ -10,6 +10,7 @@
 #include <string.h>
 
 static const uint64_t most_whole = UINT64_C(1) << 53; /* exact in every JSON reader */
+enum { MOST_NAME = 255, MOST_TEXT = 4096 }; /* an image's records may share a text: bounds what printing can cost */
 static const uint64_t most_bytes = UINT64_C(1) << 50; /* of one object; sums over a rank stay far below 2^64 */
 
 #if defined(__GNUC__)
@@ -76,10 +77,17 @@ static bool check_word(const char *word, struct pp_fault *fault)
 {
 	if (!word || !*word || strcmp(word, "-") == 0 || strcmp(word, "->") == 0)
 		return fail(fault, "E1003", "a name is missing or is no name");
+	if (strnlen(word, MOST_NAME + 1) > MOST_NAME)
+		return fail(fault, "E1004", "name %.40s... is too long: at most %d bytes", word, MOST_NAME);
 	for (const char *at = word; *at; at++)
 		if (*at <= ' ' || *at > '~' || strchr(";{}\"=|", *at))
 			return fail(fault, "E1003", "name %.60s holds a blank, one of ; { } \" = | or a byte that is not printable ASCII", word);
 	return true;
+}
+
+static bool check_text(const char *text, struct pp_fault *fault)
+{
+	return !text || strnlen(text, MOST_TEXT + 1) <= MOST_TEXT || fail(fault, "E1004", "text %.40s... is too long: at most %d bytes", text, MOST_TEXT);
 }
 
 static bool check_ranks(const struct pp_program *program, const struct pp_field *field, const void *record, struct pp_fault *fault)
@@ -155,8 +163,9 @@ bool pp_check_field(const struct pp_program *program, uint32_t rank, const struc
 		return check_place(field, record, fault);
 	case PP_FIELD_WORD:
 		return check_word(*pp_member_text(record, field->offset), fault);
-	case PP_FIELD_FLAG:
 	case PP_FIELD_TEXT:
+		return check_text(*pp_member_text(record, field->offset), fault);
+	case PP_FIELD_FLAG:
 		return true;
 	}
 	return true;
@@ -379,6 +388,31 @@ static bool check_names(struct pp_arena *arena, const struct pp_program *program
 	return true;
 }
 
+static int by_text(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static bool check_registers(struct pp_arena *arena, const struct pp_program *program, uint32_t *culprit, struct pp_fault *fault)
+{
+	uint32_t most = 1;
+	for (uint32_t b = 0; b < program->body_count; b++)
+		most = program->bodies[b].reg_count > most ? program->bodies[b].reg_count : most;
+	const char **names = PP_NEW_ARRAY(arena, const char *, most);
+	for (uint32_t b = 0; b < program->body_count; b++) {
+		const struct pp_body *body = &program->bodies[b];
+		for (uint32_t i = 0; i < body->reg_count; i++)
+			names[i] = body->regs[i].name;
+		qsort(names, body->reg_count, sizeof(const char *), by_text);
+		for (uint32_t i = 1; i < body->reg_count; i++)
+			if (strcmp(names[i - 1], names[i]) == 0) {
+				*culprit = b;
+				return fail(fault, "E1007", "body %u has two registers named %.60s", b, names[i]);
+			}
+	}
+	return true;
+}
+
 static bool check_bodies(const struct pp_program *program, uint32_t *culprit, struct pp_fault *fault)
 {
 	for (uint32_t s = 0; s < program->stage_count; s++)
@@ -422,6 +456,12 @@ static bool check_counts(const struct pp_program *program, struct pp_fault *faul
 		return fail(fault, "E1004", "%u stages are too many: at most 65535", program->stage_count);
 	if (program->program_count == 0 || program->program_count > PP_MOST_PROGRAMS)
 		return fail(fault, "E1008", "there are %u programs, wanted 1..%d", program->program_count, PP_MOST_PROGRAMS);
+	for (uint32_t i = 0; i < program->text_count; i++)
+		if (!check_text(program->texts[i], fault))
+			return false;
+	for (uint32_t i = 0; i < program->program_count; i++)
+		if (!check_word(program->programs[i].name, fault))
+			return false;
 	for (uint32_t i = 0; i < program->program_count; i++)
 		for (uint32_t j = 0; j < i; j++)
 			if (strcmp(program->programs[i].name, program->programs[j].name) == 0)
@@ -433,5 +473,5 @@ bool pp_check_tables(struct pp_arena *arena, const struct pp_program *program, u
 {
 	*tensor = *body = PP_NULL;
 	return check_counts(program, fault) && check_names(arena, program, tensor, fault) && check_bodies(program, body, fault) &&
-	       check_uses(program, fault);
+	       check_registers(arena, program, body, fault) && check_uses(program, fault);
 }

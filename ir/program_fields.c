@@ -347,6 +347,44 @@ struct pp_instr pp_instr_blank(enum pp_op op)
 	return instr;
 }
 
+uint32_t pp_op_members(enum pp_op op)
+{
+	uint32_t members = 0;
+	for (const char *letter = pp_op_table[op].signature; *letter; letter++) {
+		const struct pp_operand *operand = pp_operand_of(*letter);
+		if (operand->kind == PP_OPERAND_NAME)
+			members |= PP_USES_SUB;
+		else if (operand->kind == PP_OPERAND_PAYLOAD)
+			members |= PP_USES_PAYLOAD;
+		else if (operand->offset == offsetof(struct pp_instr, stage))
+			members |= PP_USES_STAGE;
+		else if (operand->offset == offsetof(struct pp_instr, mb))
+			members |= PP_USES_MB;
+		else
+			members |= (uint32_t)PP_USES_A0 << (operand->offset - offsetof(struct pp_instr, a)) / sizeof(uint32_t);
+	}
+	return members;
+}
+
+struct pp_instr pp_instr_canonical(const struct pp_instr *instr, uint32_t members)
+{
+	struct pp_instr canonical = *instr;
+	if (!(members & PP_USES_SUB))
+		canonical.sub = 0;
+	if (!(members & PP_USES_STAGE))
+		canonical.stage = 0;
+	if (!(members & PP_USES_MB))
+		canonical.mb = 0;
+	if (!(members & PP_USES_PAYLOAD)) {
+		canonical.dtype = 0;
+		canonical.count = 0;
+	}
+	for (unsigned i = 0; i < 4; i++)
+		if (!(members & (uint32_t)PP_USES_A0 << i))
+			canonical.a[i] = PP_NULL;
+	return canonical;
+}
+
 bool pp_op_is_post(enum pp_op op)
 {
 	return op == PP_OP_SEND || op == PP_OP_RECV || op == PP_OP_COLL;

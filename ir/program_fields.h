@@ -124,6 +124,13 @@ static inline bool *pp_member_flag(const void *record, uint32_t offset)
 /* Instruction with every unused field at its resting value: 0, slots PP_NULL. */
 struct pp_instr pp_instr_blank(enum pp_op op);
 
+/* Which members the signature of an op uses: bits of enum pp_instr_member. */
+enum pp_instr_member { PP_USES_SUB = 1, PP_USES_STAGE = 2, PP_USES_MB = 4, PP_USES_PAYLOAD = 8, PP_USES_A0 = 16 /* << i for a[i] */ };
+uint32_t pp_op_members(enum pp_op op);
+
+/* The same instruction with every member that `members` does not name at its resting value. */
+struct pp_instr pp_instr_canonical(const struct pp_instr *instr, uint32_t members);
+
 /* Whether an op is a post (send, recv, coll), which may carry a position in G. */
 bool pp_op_is_post(enum pp_op op);
 

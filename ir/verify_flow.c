@@ -1,0 +1,661 @@
+/* V1, V2, V5: each rank's stream by itself, over abstract slot states.
+ *
+ * requires: pp_prove_posts and pp_prove_match: a received value is what its send says, and the send is checked here,
+ *           on its own rank; the induction over time is closed by V4.
+ * ensures:  each (stage, mb) runs F and then B, or I and then W, once, on its rank; every value read is the one
+ *           demanded; nothing live or in flight is overwritten, in slots or bytes; nothing is left live at the end. */
+#include "verify_state.h"
+
+#include <inttypes.h>
+
+/* What a dynamic slot holds. The state says who may touch it: a value in flight in either direction belongs to the
+ * transport until the wait. */
+enum slot_state {
+	HOLDS_NOTHING,
+	HOLDS_ACT, /* a boundary value: read once, by its compute or its send */
+	HOLDS_GRAD,
+	HOLDS_STASH,    /* full: written by F */
+	HOLDS_STASH_W,  /* after I: what W needs */
+	HOLDS_DATA,     /* token ids, labels */
+	BEING_RECEIVED, /* posted, not waited for */
+	BEING_SENT,
+};
+
+struct slot_value {
+	uint32_t state; /* enum slot_state */
+	uint32_t stage, mb;
+	uint32_t writer; /* instruction that brought it here */
+};
+
+/* Progress of a (stage, mb). */
+enum { RAN_NOTHING, RAN_FORWARD, RAN_INPUT_GRAD, RAN_ALL };
+
+struct flow {
+	struct pp_proof *proof;
+	uint32_t rank;
+	const struct pp_rank *memory;
+	struct slot_value *value; /* [slot_count] */
+	struct pp_live live;
+	uint8_t *progress;     /* [stages * microbatches] */
+	uint64_t *out_bytes;   /* [stages] */
+	uint8_t *needs_aux;    /* [stages]: bit per phase whose body reads aux */
+	uint64_t *last_reader; /* bit per instruction: the last reader of its aux slot's data; NULL: none here */
+	uint32_t stashes;      /* held now */
+	uint32_t at;           /* the instruction looked at */
+	const char *operand;   /* its operand, for messages */
+};
+
+enum {
+	CLASS_BOUNDARY = 1u << PP_SLOT_RECV | 1u << PP_SLOT_OUT,
+	CLASS_RECV = 1u << PP_SLOT_RECV,
+	CLASS_OUT = 1u << PP_SLOT_OUT,
+	CLASS_STASH = 1u << PP_SLOT_STASH,
+	CLASS_AUX = 1u << PP_SLOT_AUX,
+};
+
+static const char *class_text(uint32_t classes)
+{
+	return classes == CLASS_BOUNDARY ? "recv or out"
+	       : classes == CLASS_RECV   ? "recv"
+	       : classes == CLASS_OUT    ? "out"
+	       : classes == CLASS_STASH  ? "stash"
+	                                 : "aux";
+}
+
+static const char *slot_text(const struct flow *f, uint32_t slot)
+{
+	return pp_proof_slot(f->proof, f->rank, slot);
+}
+
+static const char *value_text(const struct flow *f, uint32_t state, uint32_t stage, uint32_t mb)
+{
+	static const char *const what[] = {
+	    "nothing",           "act",           "grad", "the stash of", "the stash after bwdi of", "data of",
+	    "a receive into it", "a send from it"};
+	if (state == HOLDS_NOTHING)
+		return what[state];
+	return pp_arena_printf(f->proof->arena, "%s s%" PRIu32 " m%" PRIu32, what[state], stage, mb);
+}
+
+static const char *held_text(const struct flow *f, uint32_t slot)
+{
+	const struct slot_value *value = &f->value[slot];
+	return value_text(f, value->state, value->stage, value->mb);
+}
+
+static struct pp_message *flow_error(const struct flow *f, const char *code, const char *text)
+{
+	return pp_proof_error(f->proof, code, f->rank, f->at, "%s", text);
+}
+
+/* ---- slots ------------------------------------------------------------------------------------------------------ */
+
+static bool class_is(const struct flow *f, uint32_t slot, uint32_t classes)
+{
+	if (slot < f->memory->slot_count && classes >> f->memory->slots[slot].class & 1)
+		return true;
+	flow_error(f, "V5",
+	           pp_arena_printf(f->proof->arena, "has %s as `%s`, which must be a slot of class %s", slot_text(f, slot),
+	                           f->operand, class_text(classes)));
+	return false;
+}
+
+static bool report_overwrite(const struct flow *f, uint32_t slot, uint32_t victim)
+{
+	const struct slot_value *old = &f->value[victim];
+	const char *shared =
+	    slot == victim ? "" : pp_arena_printf(f->proof->arena, " (shares bytes with %s)", slot_text(f, victim));
+	const char *how = old->state == BEING_RECEIVED ? "which is still being received into"
+	                  : old->state == BEING_SENT
+	                      ? "which is still being sent"
+	                      : pp_arena_printf(f->proof->arena, "which still holds %s", held_text(f, victim));
+	struct pp_message *message = flow_error(
+	    f, "V5",
+	    pp_arena_printf(f->proof->arena, "writes `%s` to %s%s, %s", f->operand, slot_text(f, slot), shared, how));
+	pp_proof_also(f->proof, message, f->rank, old->writer, "%s",
+	              old->state == BEING_RECEIVED || old->state == BEING_SENT ? "posted here" : "written here");
+	return false;
+}
+
+/* Write a value: the slot must hold nothing and share no bytes with a live one. */
+static bool put(struct flow *f, uint32_t slot, uint32_t classes, uint32_t state, uint32_t stage, uint32_t mb,
+                uint64_t bytes)
+{
+	if (!class_is(f, slot, classes))
+		return false;
+	struct slot_value *value = &f->value[slot];
+	if (value->state != HOLDS_NOTHING)
+		return report_overwrite(f, slot, slot);
+	if (f->memory->slots[slot].bytes < bytes) {
+		flow_error(f, "V5",
+		           pp_arena_printf(f->proof->arena, "writes %" PRIu64 " bytes to %s, which has %" PRIu64, bytes,
+		                           slot_text(f, slot), f->memory->slots[slot].bytes));
+		return false;
+	}
+	uint32_t other = pp_live_add(&f->live, slot);
+	if (other != PP_NULL)
+		return report_overwrite(f, slot, other);
+	*value = (struct slot_value){.state = state, .stage = stage, .mb = mb, .writer = f->at};
+	return true;
+}
+
+static bool report_read(const struct flow *f, uint32_t slot, uint32_t state, uint32_t stage, uint32_t mb)
+{
+	const struct slot_value *value = &f->value[slot];
+	bool boundary = value->state == HOLDS_ACT || value->state == HOLDS_GRAD;
+	const char *code = boundary ? "V2" : "V5";
+	const char *text =
+	    pp_arena_printf(f->proof->arena, "reads `%s` from %s and expects %s, but it holds %s", f->operand,
+	                    slot_text(f, slot), value_text(f, state, stage, mb), held_text(f, slot));
+	if (value->state == BEING_RECEIVED)
+		text = pp_arena_printf(f->proof->arena, "reads `%s` from %s before the wait of its receive", f->operand,
+		                       slot_text(f, slot));
+	struct pp_message *message = flow_error(f, code, text);
+	if (value->state != HOLDS_NOTHING)
+		pp_proof_also(f->proof, message, f->rank, value->writer, "%s",
+		              value->state == BEING_RECEIVED || value->state == BEING_SENT ? "posted here" : "written here");
+	return false;
+}
+
+static bool holds(const struct flow *f, uint32_t slot, uint32_t classes, uint32_t state, uint32_t stage, uint32_t mb)
+{
+	if (!class_is(f, slot, classes))
+		return false;
+	const struct slot_value *value = &f->value[slot];
+	if (value->state == state && value->stage == stage && value->mb == mb)
+		return true;
+	return report_read(f, slot, state, stage, mb);
+}
+
+static void empty(struct flow *f, uint32_t slot)
+{
+	f->value[slot].state = HOLDS_NOTHING;
+	pp_live_remove(&f->live, slot);
+}
+
+static bool take(struct flow *f, uint32_t slot, uint32_t classes, uint32_t state, uint32_t stage, uint32_t mb)
+{
+	if (!holds(f, slot, classes, state, stage, mb))
+		return false;
+	empty(f, slot);
+	return true;
+}
+
+static bool must_be_null(const struct flow *f, uint32_t slot)
+{
+	if (slot == PP_NULL)
+		return true;
+	flow_error(f, "V5",
+	           pp_arena_printf(f->proof->arena, "has %s as `%s`, but this stage has none: it must be the null slot",
+	                           slot_text(f, slot), f->operand));
+	return false;
+}
+
+/* ---- compute ------------------------------------------------------------------------------------------------------
+ */
+
+static bool loads(const struct flow *f, uint32_t stage)
+{
+	return f->proof->program->stages[stage].loads_tokens || f->proof->program->stages[stage].loads_labels;
+}
+
+static bool read_aux(struct flow *f, const struct pp_instr *instr, uint32_t slot, enum pp_phase phase)
+{
+	f->operand = "aux";
+	if (!loads(f, instr->stage))
+		return must_be_null(f, slot);
+	if (slot == PP_NULL) {
+		if (!(f->needs_aux[instr->stage] >> phase & 1))
+			return true;
+		flow_error(f, "V5", "has no `aux`, but its body reads the tokens or labels of the microbatch");
+		return false;
+	}
+	if (!holds(f, slot, CLASS_AUX, HOLDS_DATA, instr->stage, instr->mb))
+		return false;
+	if (f->last_reader[f->at >> 6] >> (f->at & 63) & 1)
+		empty(f, slot);
+	return true;
+}
+
+/* The stash operand is null where a stage keeps nothing, or for a forward that is never followed by a backward. */
+static bool stash_absent(const struct flow *f, const struct pp_instr *instr, uint32_t slot)
+{
+	return slot == PP_NULL && (f->proof->forward_only || f->proof->program->stages[instr->stage].stash_bytes == 0);
+}
+
+static bool is_compute(const struct pp_instr *instr)
+{
+	return instr->op >= PP_OP_FWD && instr->op <= PP_OP_BWDW;
+}
+
+static const char *const progress_text[] = {"before its forward", "after its forward", "after its input gradient",
+                                            "after its backward"};
+
+/* V1: the op runs on its stage's rank, once, after what must precede it. */
+static bool step(struct flow *f, const struct pp_instr *instr, uint8_t from, uint8_t to)
+{
+	const struct pp_program *program = f->proof->program;
+	if (instr->stage >= program->stage_count || instr->mb >= program->microbatches) {
+		flow_error(f, "V1",
+		           pp_arena_printf(f->proof->arena, "is out of range: %" PRIu32 " stages, %" PRIu32 " microbatches",
+		                           program->stage_count, program->microbatches));
+		return false;
+	}
+	if (program->stages[instr->stage].rank != f->rank) {
+		flow_error(f, "V1",
+		           pp_arena_printf(f->proof->arena, "is on the wrong rank: stage %" PRIu32 " lives on rank %" PRIu32,
+		                           instr->stage, program->stages[instr->stage].rank));
+		return false;
+	}
+	uint8_t *progress = &f->progress[(size_t)instr->stage * program->microbatches + instr->mb];
+	if (*progress == from) {
+		*progress = to;
+		return true;
+	}
+	struct pp_message *message = flow_error(
+	    f, "V1",
+	    pp_arena_printf(f->proof->arena, "runs %s", *progress >= to ? "a second time" : progress_text[*progress]));
+	for (uint32_t i = 0; i < f->at; i++) {
+		const struct pp_instr *other = pp_proof_instr(f->proof, f->rank, i);
+		if (is_compute(other) && other->stage == instr->stage && other->mb == instr->mb)
+			pp_proof_also(f->proof, message, f->rank, i, "earlier");
+	}
+	return false;
+}
+
+static bool forward(struct flow *f, const struct pp_instr *instr)
+{
+	if (!step(f, instr, RAN_NOTHING, RAN_FORWARD))
+		return false;
+	uint32_t s = instr->stage, m = instr->mb, in = instr->a[0], aux = instr->a[1], out = instr->a[2],
+	         stash = instr->a[3];
+	const struct pp_stage *stage = &f->proof->program->stages[s];
+	struct pp_stage_proof *seen = &f->proof->stage[s];
+	if (seen->forwards++ == 0)
+		seen->first_forward = f->at;
+	seen->last_forward = f->at;
+	/* Outputs first: they must not take the place of the inputs, which are still being read. */
+	f->operand = "out";
+	if (s + 1 < f->proof->program->stage_count ? !put(f, out, CLASS_OUT, HOLDS_ACT, s, m, f->out_bytes[s])
+	                                           : !must_be_null(f, out))
+		return false;
+	f->operand = "stash";
+	if (!stash_absent(f, instr, stash)) {
+		if (!put(f, stash, CLASS_STASH, HOLDS_STASH, s, m, stage->stash_bytes))
+			return false;
+		if (f->proof->forward_only)
+			empty(f, stash);
+	}
+	if (++f->stashes > f->proof->rank[f->rank].peak_stashes)
+		f->proof->rank[f->rank].peak_stashes = f->stashes;
+	f->operand = "in";
+	if (s > 0 ? !take(f, in, CLASS_BOUNDARY, HOLDS_ACT, s - 1, m) : !must_be_null(f, in))
+		return false;
+	return read_aux(f, instr, aux, PP_PHASE_F);
+}
+
+/* The part of bwd and bwdi that passes the gradient on. */
+static bool gradient(struct flow *f, const struct pp_instr *instr)
+{
+	uint32_t s = instr->stage, m = instr->mb, dout = instr->a[2], din = instr->a[3];
+	f->operand = "din";
+	if (s > 0 ? !put(f, din, CLASS_OUT, HOLDS_GRAD, s, m, f->out_bytes[s - 1]) : !must_be_null(f, din))
+		return false;
+	f->operand = "dout";
+	return s + 1 < f->proof->program->stage_count ? take(f, dout, CLASS_BOUNDARY, HOLDS_GRAD, s + 1, m)
+	                                              : must_be_null(f, dout);
+}
+
+/* V8's local part: the first weight gradient of a stage writes, the others add. */
+static bool accumulate(struct flow *f, const struct pp_instr *instr)
+{
+	struct pp_stage_proof *seen = &f->proof->stage[instr->stage];
+	bool first = instr->flags & PP_FIRST;
+	if (first != (seen->weights == 0)) {
+		struct pp_message *message = flow_error(
+		    f, "V8",
+		    first ? "carries `first`, but is not the first weight gradient of its stage: what was added before is lost"
+		          : "is the first weight gradient of its stage and lacks `first`: it adds to the last step's");
+		if (first)
+			pp_proof_also(f->proof, message, f->rank, seen->last_weight, "added before");
+		return false;
+	}
+	if (seen->weights && instr->mb < seen->last_weight_mb && f->proof->weights_ascend) {
+		f->proof->weights_ascend = false;
+		f->proof->descending_stage = instr->stage;
+	}
+	seen->weights++;
+	seen->last_weight = f->at;
+	seen->last_weight_mb = instr->mb;
+	return true;
+}
+
+static bool backward(struct flow *f, const struct pp_instr *instr)
+{
+	if (!step(f, instr, RAN_FORWARD, RAN_ALL) || !accumulate(f, instr) || !gradient(f, instr))
+		return false;
+	f->operand = "stash";
+	f->stashes--;
+	if (!stash_absent(f, instr, instr->a[1]) &&
+	    !take(f, instr->a[1], CLASS_STASH, HOLDS_STASH, instr->stage, instr->mb))
+		return false;
+	return read_aux(f, instr, instr->a[0], PP_PHASE_B);
+}
+
+static bool input_gradient(struct flow *f, const struct pp_instr *instr)
+{
+	if (!step(f, instr, RAN_FORWARD, RAN_INPUT_GRAD) || !gradient(f, instr))
+		return false;
+	f->operand = "stash";
+	if (!stash_absent(f, instr, instr->a[1])) {
+		if (!holds(f, instr->a[1], CLASS_STASH, HOLDS_STASH, instr->stage, instr->mb))
+			return false;
+		f->value[instr->a[1]].state = HOLDS_STASH_W;
+	}
+	return read_aux(f, instr, instr->a[0], PP_PHASE_I);
+}
+
+static bool weight_gradient(struct flow *f, const struct pp_instr *instr)
+{
+	if (!step(f, instr, RAN_INPUT_GRAD, RAN_ALL) || !accumulate(f, instr))
+		return false;
+	f->operand = "stash";
+	f->stashes--;
+	if (!stash_absent(f, instr, instr->a[1]) &&
+	    !take(f, instr->a[1], CLASS_STASH, HOLDS_STASH_W, instr->stage, instr->mb))
+		return false;
+	return read_aux(f, instr, instr->a[0], PP_PHASE_W);
+}
+
+static bool load(struct flow *f, const struct pp_instr *instr)
+{
+	const struct pp_program *program = f->proof->program;
+	if (instr->stage >= program->stage_count || instr->mb >= program->microbatches ||
+	    program->stages[instr->stage].rank != f->rank) {
+		flow_error(f, "V1", "is for a stage or microbatch that this rank does not have");
+		return false;
+	}
+	const struct pp_stage *stage = &program->stages[instr->stage];
+	enum pp_load wanted = !stage->loads_tokens ? PP_LOAD_LABELS : stage->loads_labels ? PP_LOAD_BOTH : PP_LOAD_TOKENS;
+	if (!loads(f, instr->stage) || instr->sub != wanted) {
+		flow_error(f, "V5",
+		           pp_arena_printf(f->proof->arena, "loads %s, but stage %" PRIu32 " reads %s",
+		                           pp_load_name[instr->sub], instr->stage,
+		                           loads(f, instr->stage) ? pp_load_name[wanted] : "no data"));
+		return false;
+	}
+	f->operand = "aux";
+	return put(f, instr->a[0], CLASS_AUX, HOLDS_DATA, instr->stage, instr->mb, stage->aux_bytes);
+}
+
+/* ---- transfers ------------------------------------------------------------------------------------------------------
+ */
+
+static uint32_t held_by(const struct flow *f, const struct pp_instr *post)
+{
+	return f->proof->program->channels[post->a[0]].kind == PP_ACT ? HOLDS_ACT : HOLDS_GRAD;
+}
+
+static bool post_send(struct flow *f, const struct pp_instr *instr)
+{
+	f->operand = "slot";
+	if (!holds(f, instr->a[2], CLASS_OUT, held_by(f, instr), instr->stage, instr->mb))
+		return false;
+	f->value[instr->a[2]].state = BEING_SENT;
+	f->value[instr->a[2]].writer = f->at;
+	return true;
+}
+
+static bool post_receive(struct flow *f, const struct pp_instr *instr)
+{
+	f->operand = "slot";
+	return put(f, instr->a[2], CLASS_RECV, BEING_RECEIVED, instr->stage, instr->mb, pp_payload_bytes(instr));
+}
+
+static void wait_post(struct flow *f, const struct pp_instr *instr)
+{
+	int end = pp_proof_end(f->proof, f->rank, instr->a[0]);
+	uint32_t element = f->proof->first_message[instr->a[0]] + instr->a[1];
+	const struct pp_instr *post = pp_proof_instr(f->proof, f->rank, f->proof->posts[end][element]);
+	if (end == PP_SEND_END)
+		empty(f, post->a[2]);
+	else
+		f->value[post->a[2]].state = held_by(f, post);
+}
+
+/* ---- one rank
+ * --------------------------------------------------------------------------------------------------------- */
+
+static bool visit(struct flow *f, const struct pp_instr *instr)
+{
+	switch ((enum pp_op)instr->op) {
+	case PP_OP_LOAD:
+		return load(f, instr);
+	case PP_OP_FWD:
+		return forward(f, instr);
+	case PP_OP_BWD:
+		return backward(f, instr);
+	case PP_OP_BWDI:
+		return input_gradient(f, instr);
+	case PP_OP_BWDW:
+		return weight_gradient(f, instr);
+	case PP_OP_SEND:
+		return post_send(f, instr);
+	case PP_OP_RECV:
+		return post_receive(f, instr);
+	case PP_OP_WAIT:
+		wait_post(f, instr);
+		return true;
+	case PP_OP_COLL:
+	case PP_OP_WAITC:
+	case PP_OP_ZERO:
+	case PP_OP_ADD:
+	case PP_OP_SQNORM:
+	case PP_OP_CLIP:
+	case PP_OP_OPT:
+	case PP_OP_MARK:
+	case PP_OP_COUNT:
+		return true;
+	}
+	return true;
+}
+
+static uint32_t aux_operand(const struct pp_instr *instr)
+{
+	return instr->op == PP_OP_FWD ? instr->a[1] : is_compute(instr) ? instr->a[0] : PP_NULL;
+}
+
+/* Where the data of each aux slot is read last: a walk from the end. */
+static uint64_t *last_readers(const struct flow *f, const struct pp_stream *stream)
+{
+	uint64_t *last = PP_NEW_ARRAY(f->proof->arena, uint64_t, (size_t)stream->count / 64 + 1);
+	bool *read_later = PP_NEW_ARRAY(f->proof->arena, bool, f->memory->slot_count);
+	for (uint32_t i = stream->count; i-- > 0;) {
+		const struct pp_instr *instr = &stream->items[i];
+		uint32_t slot = aux_operand(instr);
+		if (instr->op == PP_OP_LOAD && instr->a[0] < f->memory->slot_count)
+			read_later[instr->a[0]] = false;
+		if (slot >= f->memory->slot_count || read_later[slot])
+			continue;
+		read_later[slot] = true;
+		last[i >> 6] |= (uint64_t)1 << (i & 63);
+	}
+	return last;
+}
+
+/* Two compute ops that may overlap: the second must not touch what the first does. */
+static bool pair_independent(struct flow *f)
+{
+	const struct pp_stream *stream = &f->proof->named->streams[f->rank];
+	const struct pp_instr *first = &stream->items[f->at];
+	uint32_t next = f->at + 1;
+	while (next < stream->count && !is_compute(&stream->items[next]))
+		next++;
+	if (next == stream->count) {
+		flow_error(f, "V5", "may overlap the next compute op, but there is none");
+		return false;
+	}
+	const struct pp_instr *second = &stream->items[next];
+	bool both_add = first->op != PP_OP_FWD && second->op != PP_OP_FWD && first->stage == second->stage;
+	for (int i = 0; i < 4; i++)
+		for (int j = 0; j < 4; j++)
+			both_add |= first->a[i] != PP_NULL && first->a[i] == second->a[j];
+	if (!both_add)
+		return true;
+	struct pp_message *message =
+	    flow_error(f, "V5", "may overlap the next compute op, but both use the same slot or gradients");
+	pp_proof_also(f->proof, message, f->rank, next, "the next compute op");
+	return false;
+}
+
+static bool flags_allowed(struct flow *f, const struct pp_instr *instr)
+{
+	if (instr->flags & PP_FIRST && instr->op != PP_OP_BWD && instr->op != PP_OP_BWDW) {
+		flow_error(f, "V8", "carries `first`, which only bwd and bwdw may");
+		return false;
+	}
+	if (!(instr->flags & PP_PAIR))
+		return true;
+	if (is_compute(instr))
+		return pair_independent(f);
+	flow_error(f, "V5", "carries `pair`, which only compute ops may");
+	return false;
+}
+
+static void note_peak(struct flow *f)
+{
+	struct pp_rank_proof *rank = &f->proof->rank[f->rank];
+	if (f->live.bytes <= rank->peak_bytes)
+		return;
+	rank->peak_bytes = f->live.bytes;
+	rank->peak_instr = f->at;
+}
+
+static bool nothing_left(struct flow *f)
+{
+	for (uint32_t i = 0; i < f->memory->slot_count; i++) {
+		if (f->value[i].state == HOLDS_NOTHING)
+			continue;
+		f->at = f->value[i].writer;
+		flow_error(
+		    f, "V5",
+		    pp_arena_printf(f->proof->arena, "leaves %s in %s, which nothing reads", held_text(f, i), slot_text(f, i)));
+		return false;
+	}
+	return true;
+}
+
+static bool flow_rank(struct flow *f)
+{
+	struct pp_proof *proof = f->proof;
+	const struct pp_stream *stream = &proof->named->streams[f->rank];
+	f->memory = &proof->program->rank[f->rank];
+	f->value = PP_NEW_ARRAY(proof->arena, struct slot_value, f->memory->slot_count);
+	f->live = pp_live_begin(proof->arena, f->memory);
+	f->stashes = 0;
+	f->last_reader = NULL;
+	for (uint32_t s = 0; s < proof->program->stage_count && !f->last_reader; s++)
+		if (proof->program->stages[s].rank == f->rank && loads(f, s))
+			f->last_reader = last_readers(f, stream);
+	for (f->at = 0; f->at < stream->count; f->at++) {
+		const struct pp_instr *instr = &stream->items[f->at];
+		if ((instr->flags && !flags_allowed(f, instr)) || !visit(f, instr))
+			return false;
+		note_peak(f);
+	}
+	return nothing_left(f);
+}
+
+/* ---- V1: nothing missing --------------------------------------------------------------------------------------------
+ */
+
+/* The smallest microbatch that is not among `count` forwards of a stage: below count + 1. */
+static uint32_t missing_forward(const struct pp_proof *proof, uint32_t s, uint32_t count)
+{
+	const struct pp_stream *stream = &proof->named->streams[proof->program->stages[s].rank];
+	bool *seen = PP_NEW_ARRAY(proof->arena, bool, (size_t)count + 1);
+	for (uint32_t i = 0; i < stream->count; i++)
+		if (stream->items[i].op == PP_OP_FWD && stream->items[i].stage == s && stream->items[i].mb <= count)
+			seen[stream->items[i].mb] = true;
+	uint32_t mb = 0;
+	while (mb < count && seen[mb])
+		mb++;
+	return mb;
+}
+
+/* Before anything is sized by stages * microbatches, there must be as many forwards. */
+static bool forwards_complete(struct pp_proof *proof)
+{
+	const struct pp_program *program = proof->program;
+	uint32_t *count = PP_NEW_ARRAY(proof->arena, uint32_t, program->stage_count);
+	for (uint32_t r = 0; r < program->ranks; r++) {
+		const struct pp_stream *stream = &proof->named->streams[r];
+		for (uint32_t i = 0; i < stream->count; i++)
+			if (stream->items[i].op == PP_OP_FWD && stream->items[i].stage < program->stage_count &&
+			    program->stages[stream->items[i].stage].rank == r)
+				count[stream->items[i].stage]++;
+	}
+	for (uint32_t s = 0; s < program->stage_count; s++) {
+		if (count[s] >= program->microbatches)
+			continue;
+		pp_error(proof->diag, "V1", PP_NO_SPAN,
+		         "rank %" PRIu32 " never runs `fwd s%" PRIu32 " m%" PRIu32 "`: %" PRIu32 " of %" PRIu32
+		         " microbatches pass stage %" PRIu32,
+		         program->stages[s].rank, s, missing_forward(proof, s, count[s]), count[s], program->microbatches, s);
+		return false;
+	}
+	return true;
+}
+
+static bool backwards_complete(struct pp_proof *proof, const uint8_t *progress)
+{
+	const struct pp_program *program = proof->program;
+	for (uint32_t s = 0; s < program->stage_count && !proof->forward_only; s++) {
+		const uint8_t *row = &progress[(size_t)s * program->microbatches];
+		for (uint32_t m = 0; m < program->microbatches; m++) {
+			if (row[m] == RAN_ALL)
+				continue;
+			pp_error(proof->diag, "V1", PP_NO_SPAN, "rank %" PRIu32 " never runs `%s s%" PRIu32 " m%" PRIu32 "`",
+			         program->stages[s].rank, row[m] == RAN_INPUT_GRAD ? "bwdw" : "bwd", s, m);
+			return false;
+		}
+	}
+	return true;
+}
+
+/* ---- all ranks
+ * ---------------------------------------------------------------------------------------------------------- */
+
+static uint8_t *aux_needs(const struct pp_proof *proof)
+{
+	const struct pp_program *program = proof->program;
+	uint8_t *needs = PP_NEW_ARRAY(proof->arena, uint8_t, program->stage_count);
+	for (uint32_t b = 0; b < program->body_count; b++) {
+		const struct pp_body *body = &program->bodies[b];
+		for (uint32_t i = 0; i < body->reg_count; i++)
+			if (body->regs[i].base == PP_BASE_AUX)
+				needs[body->stage] |= (uint8_t)(1u << body->phase);
+	}
+	return needs;
+}
+
+bool pp_prove_flow(struct pp_proof *proof)
+{
+	const struct pp_program *program = proof->program;
+	if (!forwards_complete(proof))
+		return false;
+	struct flow f = {
+	    .proof = proof,
+	    .progress = PP_NEW_ARRAY(proof->arena, uint8_t, (size_t)program->stage_count * program->microbatches),
+	    .out_bytes = PP_NEW_ARRAY(proof->arena, uint64_t, program->stage_count),
+	    .needs_aux = aux_needs(proof),
+	};
+	for (uint32_t s = 0; s < program->stage_count; s++)
+		f.out_bytes[s] = (uint64_t)program->stages[s].out_count * pp_dtype_size[program->stages[s].out_dtype];
+	proof->stage = PP_NEW_ARRAY(proof->arena, struct pp_stage_proof, program->stage_count);
+	proof->weights_ascend = true;
+	bool good = true;
+	for (f.rank = 0; f.rank < program->ranks; f.rank++)
+		good &= flow_rank(&f);
+	return good && backwards_complete(proof, f.progress);
+}
