@@ -327,7 +327,7 @@ static uint32_t ranks_and_stages_make(struct pp_program *program, const struct p
 	return most_layers;
 }
 
-/* One workspace per rank, as large as its hungriest body. */
+/* One workspace per rank, the last of its slots: as large as its hungriest body, or none. */
 static void workspaces_make(struct pp_program *program)
 {
 	uint64_t *bytes = PP_NEW_ARRAY(program->arena, uint64_t, program->ranks);
@@ -337,10 +337,8 @@ static void workspaces_make(struct pp_program *program)
 	}
 	for (uint32_t r = 0; r < program->ranks; r++) {
 		struct pp_rank *rank = &program->rank[r];
-		if (bytes[r] == 0)
-			continue;
-		rank->slots = pp_arena_grow(program->arena, rank->slots, rank->slot_count, rank->slot_count + 1, sizeof *rank->slots);
-		rank->slots[rank->slot_count++] = (struct pp_slot){.class = PP_SLOT_WORK, .tensor = PP_NULL, .bytes = bytes[r]};
+		rank->slots[rank->slot_count - 1].bytes = bytes[r];
+		rank->slot_count -= bytes[r] == 0;
 	}
 }
 

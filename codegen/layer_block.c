@@ -203,18 +203,18 @@ static void attention_backward(struct pp_layer_build *build)
 {
 	uint32_t x = pp_part(build, X), n1 = pp_part(build, N1), dn1 = pp_part(build, DN1), dx2 = pp_part(build, DX2);
 	uint32_t output_gradient = pp_temporary(build, "do", query_width(build->layer));
-	uint32_t share = pp_temporary(build, "dn1_share", build->layer->hidden);
+	uint32_t from_k = pp_temporary(build, "dn1_k", build->layer->hidden), from_v = pp_temporary(build, "dn1_v", build->layer->hidden);
 	pp_linear_dx(build, O_WEIGHT, dx2, output_gradient);
 	pp_linear_dw(build, O_WEIGHT, dx2, pp_part(build, O));
 	attention_core_backward(build, output_gradient);
 	pp_linear_dx(build, Q_WEIGHT, pp_part(build, DQ), dn1);
 	pp_linear_dw(build, Q_WEIGHT, pp_part(build, DQ), n1);
-	pp_linear_dx(build, K_WEIGHT, pp_part(build, DK), share);
+	pp_linear_dx(build, K_WEIGHT, pp_part(build, DK), from_k);
 	pp_linear_dw(build, K_WEIGHT, pp_part(build, DK), n1);
-	add_dx(build, dn1, share, dn1);
-	pp_linear_dx(build, V_WEIGHT, pp_part(build, DV), share);
+	add_dx(build, dn1, from_k, dn1);
+	pp_linear_dx(build, V_WEIGHT, pp_part(build, DV), from_v);
 	pp_linear_dw(build, V_WEIGHT, pp_part(build, DV), n1);
-	add_dx(build, dn1, share, dn1);
+	add_dx(build, dn1, from_v, dn1);
 	pp_norm_dw(build, NORM1_WEIGHT, MEAN1, dn1, x);
 	if (build->dx == PP_NULL)
 		return;

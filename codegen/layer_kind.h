@@ -91,7 +91,7 @@ struct pp_layer_tensors {
 struct pp_layer_tensors *pp_layer_tensors_make(struct pp_arena *arena, const struct pp_model *model, uint32_t *tensor_count,
                                                uint32_t *use_count);
 
-/* Make the static slots of every rank, all but the workspace, and bind the uses to them. */
+/* Make the static slots of every rank and bind the uses to them. The last is the workspace, its size still open. */
 void pp_static_slots_build(struct pp_program *program, const struct pp_spec *spec, const struct pp_stages *stages);
 
 /* Whether all shapes of the layer fit the registers of a body, and its share of the stash its 64 bits. */

@@ -189,6 +189,7 @@ void pp_static_slots_build(struct pp_program *program, const struct pp_spec *spe
 			slot_add(program, &lists[r], PP_SLOT_NORMS, PP_NULL, 8ull * program->tensor_count);
 			slot_add(program, &lists[r], PP_SLOT_SCALE, PP_NULL, 32);
 		}
+		slot_add(program, &lists[r], PP_SLOT_WORK, PP_NULL, 0);
 		program->rank[r].slots = lists[r].items;
 		program->rank[r].slot_count = (uint32_t)lists[r].count;
 	}

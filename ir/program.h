@@ -184,7 +184,7 @@ enum pp_tp_type { PP_TYPE_R, PP_TYPE_P, PP_TYPE_S, PP_TYPE_COUNT };
 
 /* A body register: a typed array at base + offset. */
 struct pp_reg {
-	const char *name; /* for people; unique in the body */
+	const char *name; /* unique in the body; the bodies of a stage call a value of the stash by one name */
 	uint8_t base;     /* enum pp_base */
 	uint8_t dtype;
 	uint8_t type;     /* enum pp_tp_type */
