@@ -173,6 +173,22 @@ static void *stand_guard(void *argument)
 	}
 }
 
+/* Libraries start threads when they are loaded, before anyone can block signals for them; one of those may be chosen to
+ * take the signal. It then blocks it for good and passes it on, until the sentry gets it. */
+static void pass_on(int signal, siginfo_t *info, void *context)
+{
+	(void)info;
+	sigaddset(&((ucontext_t *)context)->uc_sigmask, signal);
+	kill(getpid(), signal);
+}
+
+static bool catch_signals(const sigset_t *signals)
+{
+	struct sigaction action = {.sa_sigaction = pass_on, .sa_flags = SA_SIGINFO | SA_RESTART};
+	sigemptyset(&action.sa_mask);
+	return pthread_sigmask(SIG_BLOCK, signals, NULL) == 0 && sigaction(SIGINT, &action, NULL) == 0 && sigaction(SIGTERM, &action, NULL) == 0;
+}
+
 struct pp_sentry *pp_sentry_start(struct pp_watch *watches, uint32_t count)
 {
 	struct pp_sentry *sentry = calloc(1, sizeof *sentry);
@@ -183,7 +199,7 @@ struct pp_sentry *pp_sentry_start(struct pp_watch *watches, uint32_t count)
 	sigemptyset(&sentry->signals);
 	sigaddset(&sentry->signals, SIGINT);
 	sigaddset(&sentry->signals, SIGTERM);
-	if (pthread_sigmask(SIG_BLOCK, &sentry->signals, NULL) != 0 || pthread_create(&sentry->thread, NULL, stand_guard, sentry) != 0) {
+	if (!catch_signals(&sentry->signals) || pthread_create(&sentry->thread, NULL, stand_guard, sentry) != 0) {
 		free(sentry);
 		return NULL;
 	}

@@ -1,0 +1,30 @@
+/* Bringing a program up: load, check, prove, bind to a transport, run all ranks of this process. */
+#ifndef PP_LAUNCH_H
+#define PP_LAUNCH_H
+
+#include "load.h"
+#include "train_loop.h"
+
+struct pp_launch {
+	struct pp_arena *arena;
+	const char *path;
+	const struct pp_device_ops *device;
+	struct pp_transport_options transport;
+	struct pp_run_options run;
+	uint64_t timeout; /* ns of one wait; at least 20 predicted steps are waited for */
+	bool announce;    /* say on stderr that ranks run as threads because nothing was said */
+};
+
+/* All ranks as threads of this process. Prints what went wrong; returns the exit code. */
+int pp_launch_loop(struct pp_launch *launch);
+
+/* This process is one rank of an MPI job. In the library pp_executor_mpi. */
+int pp_launch_mpi(struct pp_launch *launch);
+
+/* Shared: predicted times of the train program into launch->run.predicted, and the timeout that follows. */
+void pp_launch_predict(struct pp_launch *launch, const struct pp_program *program);
+
+/* Shared: one line, or the diagnostics if the status has no text. Returns the exit code. */
+int pp_launch_failed(const struct pp_loaded *loaded, const struct pp_status *status, bool print);
+
+#endif

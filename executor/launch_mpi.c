@@ -1,0 +1,128 @@
+/* This process is one rank of an MPI job.
+ *
+ * Ensures: a start check that fails is printed once, by one rank, and all ranks end with its exit code; a run that fails
+ * is reported by every rank that can, and ends all of them with code 5. */
+#include "launch.h"
+
+#include "run_agree.h"
+#include "transport_mpi.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* What start checks share. */
+struct start {
+	struct pp_launch *launch;
+	struct pp_endpoint *endpoint;
+	struct pp_watch *watch;
+	struct pp_loaded loaded;
+	struct pp_card *cards;
+	uint32_t rank, ranks;
+	bool *here; /* ranks on this machine */
+	bool diagnosed; /* this rank's diagnostics are to be printed */
+};
+
+static bool agree(struct start *start, const char *what, bool fine, struct pp_status *status)
+{
+	return pp_run_agree(&pp_transport_mpi, start->endpoint, start->watch, start->ranks, what, fine, status);
+}
+
+/* The first rank of each machine proves the program; all see the result. */
+static bool verify_on_first(struct start *start, struct pp_status *status)
+{
+	uint32_t first = start->rank;
+	for (uint32_t i = 0; i < start->ranks; i++) {
+		start->here[i] = strcmp(start->cards[i].host, start->cards[start->rank].host) == 0;
+		if (start->here[i] && i < first)
+			first = i;
+	}
+	bool fine = first != start->rank || pp_load_verify(&start->loaded, status);
+	/* Machines print in turn only if the first did not fail: that is rank 0's. */
+	start->diagnosed = !fine && start->rank == 0;
+	return agree(start, "waiting for the proof of the program", fine, status);
+}
+
+static bool check_start(struct start *start, struct pp_status *status)
+{
+	struct pp_launch *launch = start->launch;
+	bool fine = pp_load(launch->arena, launch->path, &start->loaded, status);
+	start->diagnosed = !fine && start->rank == 0;
+	if (!agree(start, "loading the program", fine, status))
+		return false;
+	struct pp_card mine = pp_card_make(&start->loaded);
+	if (!pp_transport_exchange(&pp_transport_mpi, start->endpoint, start->watch, "comparing programs", &mine, start->cards, sizeof mine, status))
+		return false;
+	const struct pp_program *program = start->loaded.program;
+	/* The same on all ranks from here on, but for what a machine can do. */
+	if (!pp_check_cards(start->cards, start->ranks, status) || !pp_check_ranks(program, start->ranks, status) ||
+	    !pp_check_supported(program, launch->path, launch->device, status) || !verify_on_first(start, status))
+		return false;
+	return agree(start, "checking memory", pp_check_memory(program, start->here, status), status);
+}
+
+/* End after a run that failed: the others get a moment to report too. */
+static void leave(struct start *start, const struct pp_rank_run *run)
+{
+	fflush(stdout);
+	if (run->lost)
+		_exit(PP_EXIT_RUN);
+	nanosleep(&(struct timespec){0, 300000000}, NULL);
+	pp_mpi_abort(start->endpoint, PP_EXIT_RUN);
+}
+
+static int run_rank(struct start *start, struct pp_status *status)
+{
+	struct pp_launch *launch = start->launch;
+	const struct pp_program *program = start->loaded.program;
+	pp_launch_predict(launch, program);
+	pp_watch_init(start->watch, program, start->rank, launch->timeout);
+	bool bound = pp_mpi_bind(start->endpoint, program, &launch->transport, status);
+	if (!agree(start, "opening channels", bound, status))
+		return pp_launch_failed(&start->loaded, status, start->rank == 0);
+	struct pp_rank_run run = {.program = program,
+	                          .rank = start->rank,
+	                          .device_ops = launch->device,
+	                          .transport = &pp_transport_mpi,
+	                          .endpoint = start->endpoint,
+	                          .watch = start->watch,
+	                          .options = &launch->run};
+	bool ok = pp_run_rank(&run, status);
+	if (run.lost || atomic_load(&start->watch->reported))
+		leave(start, &run);
+	pp_run_rank_free(&run);
+	return ok ? PP_EXIT_OK : pp_launch_failed(&(struct pp_loaded){0}, status, start->rank == 0);
+}
+
+int pp_launch_mpi(struct pp_launch *launch)
+{
+	struct pp_status status;
+	struct pp_watch watch;
+	struct start start = {.launch = launch, .watch = &watch};
+	pp_watch_init(&watch, NULL, 0, launch->timeout);
+	struct pp_sentry *sentry = pp_sentry_start(&watch, 1);
+	start.endpoint = pp_mpi_open(&status);
+	if (!start.endpoint)
+		return pp_launch_failed(&start.loaded, &status, true);
+	start.rank = watch.rank = pp_mpi_rank(start.endpoint);
+	start.ranks = pp_mpi_ranks(start.endpoint);
+	start.cards = PP_NEW_ARRAY(launch->arena, struct pp_card, start.ranks);
+	start.here = PP_NEW_ARRAY(launch->arena, bool, start.ranks);
+	int code;
+	if (check_start(&start, &status)) {
+		code = run_rank(&start, &status);
+	} else {
+		if (!start.diagnosed)
+			start.loaded.diag = NULL;
+		code = pp_launch_failed(&start.loaded, &status, start.rank == 0);
+	}
+	/* Nobody leaves before rank 0 has printed: launchers kill the job at the first bad exit. */
+	struct pp_status ignored;
+	pp_transport_exchange(&pp_transport_mpi, start.endpoint, &watch, "leaving", NULL, NULL, 0, &ignored);
+	pp_sentry_stop(sentry);
+	pp_mpi_close(start.endpoint);
+	return code;
+}

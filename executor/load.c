@@ -1,0 +1,170 @@
+/* Reading programs and checking that they can run here.
+ *
+ * Ensures: nothing is allocated for a run before all of this has passed. */
+#include "load.h"
+
+#include "transport.h"
+
+#include "ir/file.h"
+#include "ir/image.h"
+#include "ir/program_text.h"
+#include "ir/verify.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static uint64_t hash_text(const char *text, size_t length)
+{
+	uint64_t hash = UINT64_C(14695981039346656037);
+	for (size_t i = 0; i < length; i++)
+		hash = (hash ^ (unsigned char)text[i]) * UINT64_C(1099511628211);
+	return hash;
+}
+
+static bool load_text(struct pp_arena *arena, const char *path, const char *text, size_t length, struct pp_loaded *loaded, struct pp_status *status)
+{
+	struct pp_sources *sources = pp_sources_create(arena);
+	const struct pp_source *source = pp_sources_add(sources, path, text, length);
+	if (!source)
+		return pp_fail(status, PP_EXIT_ENVIRONMENT, "%s is too large for a program text", path);
+	loaded->diag = pp_diag_create(arena, sources);
+	loaded->hash = hash_text(text, length);
+	loaded->program = pp_program_read(arena, source, loaded->diag);
+	return loaded->program || pp_fail(status, PP_EXIT_REJECTED, "%s", "");
+}
+
+bool pp_load(struct pp_arena *arena, const char *path, struct pp_loaded *loaded, struct pp_status *status)
+{
+	char *text;
+	size_t length;
+	*loaded = (struct pp_loaded){.diag = pp_diag_create(arena, pp_sources_create(arena))};
+	if (!pp_file_read(arena, path, &text, &length, status))
+		return false;
+	const unsigned char *bytes = (const unsigned char *)text;
+	if (!pp_image_magic(bytes, length))
+		return load_text(arena, path, text, length, loaded, status);
+	loaded->program = pp_image_read(arena, path, bytes, length, status);
+	loaded->hash = pp_image_hash(bytes, length);
+	return loaded->program != NULL;
+}
+
+bool pp_load_verify(struct pp_loaded *loaded, struct pp_status *status)
+{
+	struct pp_stamp stamp;
+	if (pp_verify(loaded->program, &stamp, loaded->diag))
+		return true;
+	return pp_fail(status, PP_EXIT_REJECTED, "%s", "");
+}
+
+/* ---- support ---------------------------------------------------------------------------------------- */
+
+static bool check_placed(const struct pp_program *program, const char *path, struct pp_status *status)
+{
+	uint64_t unplaced = 0;
+	for (uint32_t rank = 0; rank < program->ranks; rank++)
+		for (uint32_t slot = 0; slot < program->rank[rank].slot_count; slot++)
+			unplaced += !program->rank[rank].slots[slot].placed;
+	if (unplaced == 0)
+		return true;
+	return pp_fail(status, PP_EXIT_ENVIRONMENT,
+	               "%s: %" PRIu64 " slots have no offset in the arena; plan them with `pipec build %s -o planned.ppx` and run that", path, unplaced, path);
+}
+
+static bool check_bodies(const struct pp_program *program, const struct pp_device_ops *device, struct pp_status *status)
+{
+	for (uint32_t i = 0; i < program->body_count; i++)
+		for (uint32_t k = 0; k < program->bodies[i].count; k++) {
+			enum pp_body_op op = (enum pp_body_op)program->bodies[i].items[k].op;
+			if (!device->supports(op))
+				return pp_fail(status, PP_EXIT_ENVIRONMENT, "device %s has no `%s` (body of stage %" PRIu32 ")", device->name,
+				               pp_body_op_info(op).mnemonic, program->bodies[i].stage);
+		}
+	return true;
+}
+
+static bool check_streams(const struct pp_program *program, struct pp_status *status)
+{
+	for (uint32_t i = 0; i < program->program_count; i++)
+		for (uint32_t rank = 0; rank < program->ranks; rank++) {
+			const struct pp_stream *stream = &program->programs[i].streams[rank];
+			for (uint32_t k = 0; k < stream->count; k++)
+				if (stream->items[k].op == PP_OP_COLL && !pp_transport_supports(program, &stream->items[k], status))
+					return false;
+		}
+	return true;
+}
+
+bool pp_check_supported(const struct pp_program *program, const char *path, const struct pp_device_ops *device, struct pp_status *status)
+{
+	if (program->tp != 1 || program->dp != 1)
+		return pp_fail(status, PP_EXIT_ENVIRONMENT, "%s wants tp = %" PRIu32 " and dp = %" PRIu32 ": this piperun runs tp = 1 and dp = 1", path,
+		               program->tp, program->dp);
+	if (!pp_program_find(program, "train"))
+		return pp_fail(status, PP_EXIT_ENVIRONMENT, "%s holds no program `train`", path);
+	return check_placed(program, path, status) && check_bodies(program, device, status) && check_streams(program, status);
+}
+
+bool pp_check_ranks(const struct pp_program *program, uint64_t started, struct pp_status *status)
+{
+	uint64_t wanted = (uint64_t)program->ranks * program->tp * program->dp;
+	if (wanted == started)
+		return true;
+	return pp_fail(status, PP_EXIT_ENVIRONMENT, "error[E0901]: program wants %" PRIu64 " ranks, mpirun started %" PRIu64 "; use `mpirun -n %" PRIu64 "`", wanted,
+	               started, wanted);
+}
+
+/* Bytes that this machine can still give, or 0: unknown. */
+static uint64_t free_memory(void)
+{
+	FILE *file = fopen("/proc/meminfo", "r");
+	if (!file)
+		return 0;
+	char line[128];
+	uint64_t kib = 0;
+	while (fgets(line, sizeof line, file))
+		if (sscanf(line, "MemAvailable: %" SCNu64, &kib) == 1)
+			break;
+	fclose(file);
+	return kib * 1024;
+}
+
+bool pp_check_memory(const struct pp_program *program, const bool *here, struct pp_status *status)
+{
+	uint64_t wanted = 0, available = free_memory();
+	uint32_t ranks = 0;
+	for (uint32_t rank = 0; rank < program->ranks; rank++) {
+		if (here && !here[rank])
+			continue;
+		ranks++;
+		if (__builtin_add_overflow(wanted, program->rank[rank].arena_bytes, &wanted))
+			wanted = UINT64_MAX;
+	}
+	if (available == 0 || wanted <= available)
+		return true;
+	return pp_fail(status, PP_EXIT_ENVIRONMENT, "the arenas of %" PRIu32 " ranks on this machine need %.2f GiB, %.2f GiB are free", ranks,
+	               (double)wanted / 1073741824, (double)available / 1073741824);
+}
+
+/* ---- cards ------------------------------------------------------------------------------------------ */
+
+struct pp_card pp_card_make(const struct pp_loaded *loaded)
+{
+	struct pp_card card;
+	memset(&card, 0, sizeof card);
+	card.hash = loaded->hash;
+	if (gethostname(card.host, sizeof card.host - 1) != 0)
+		card.host[0] = '\0';
+	return card;
+}
+
+bool pp_check_cards(const struct pp_card *cards, uint32_t ranks, struct pp_status *status)
+{
+	for (uint32_t rank = 1; rank < ranks; rank++)
+		if (cards[rank].hash != cards[0].hash)
+			return pp_fail(status, PP_EXIT_ENVIRONMENT,
+			               "error[E0902]: rank %" PRIu32 " loaded a different program (hash %016" PRIx64 ", rank 0 has %016" PRIx64 ")", rank,
+			               cards[rank].hash, cards[0].hash);
+	return true;
+}

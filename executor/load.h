@@ -1,0 +1,44 @@
+/* From a `.ppx` or `.pps` file to a program that may run: reading, checking before the first allocation. */
+#ifndef PP_LOAD_H
+#define PP_LOAD_H
+
+#include "device.h"
+
+#include "ir/diag.h"
+#include "ir/program.h"
+#include "ir/status.h"
+
+struct pp_loaded {
+	struct pp_program *program;
+	uint64_t hash; /* equal on all ranks if they loaded the same bytes */
+	struct pp_diag *diag;
+};
+
+/* Read a file ("-": standard input), image or text by its content. False: *status says why, unless its text is empty:
+ * then the reasons are in loaded->diag. */
+bool pp_load(struct pp_arena *arena, const char *path, struct pp_loaded *loaded, struct pp_status *status);
+
+/* Prove the program. False: the reasons are in loaded->diag, *status has an empty text. */
+bool pp_load_verify(struct pp_loaded *loaded, struct pp_status *status);
+
+/* What this piperun and device can run: placed slots, tp = dp = 1, ops, collectives. */
+bool pp_check_supported(const struct pp_program *program, const char *path, const struct pp_device_ops *device, struct pp_status *status);
+
+/* E0901: the program's number of ranks against the number started. */
+bool pp_check_ranks(const struct pp_program *program, uint64_t started, struct pp_status *status);
+
+/* Arenas of the ranks [rank] for which `here` is set (NULL: all) against the memory that this machine has free. */
+bool pp_check_memory(const struct pp_program *program, const bool *here, struct pp_status *status);
+
+/* What ranks compare at start. */
+struct pp_card {
+	uint64_t hash;
+	char host[64];
+};
+
+struct pp_card pp_card_make(const struct pp_loaded *loaded);
+
+/* E0902: all ranks loaded the same program. */
+bool pp_check_cards(const struct pp_card *cards, uint32_t ranks, struct pp_status *status);
+
+#endif

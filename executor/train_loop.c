@@ -1,0 +1,255 @@
+/* One rank's whole run.
+ *
+ * Requires: a verified program that passed the start checks, a bound endpoint.
+ * Ensures: all ranks end together, by success, by a failure that all see, or by one rank's report and note to the others. */
+#include "train_loop.h"
+
+#include "metrics.h"
+#include "run_agree.h"
+#include "run_report.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { NON_FINITE_LIMIT = 3, DEFAULT_STEPS = 10 };
+
+double pp_learning_rate(const struct pp_train *train, uint64_t step)
+{
+	if (step < train->lr_warmup)
+		return train->lr_peak * (double)(step + 1) / (double)train->lr_warmup;
+	if (train->lr_kind == PP_LR_CONSTANT)
+		return train->lr_peak;
+	if (step >= train->steps)
+		return train->lr_floor;
+	const double pi = 3.14159265358979323846;
+	double part = (double)(step - train->lr_warmup) / (double)(train->steps - train->lr_warmup);
+	return train->lr_floor + 0.5 * (train->lr_peak - train->lr_floor) * (1 + cos(pi * part));
+}
+
+/* ---- a run ---------------------------------------------------------------------------------------------- */
+
+/* What the loop keeps between steps. */
+struct training {
+	struct pp_rank_run *run;
+	const struct pp_stream *stream;
+	uint64_t steps;
+	uint32_t losses, scale; /* slots, PP_NULL: no loss in this program */
+	double flops;           /* of a step, all ranks */
+	struct pp_data_source *data;
+	struct pp_metrics *metrics; /* rank 0 */
+	struct pp_run_report *report;
+	unsigned non_finite; /* steps in a row */
+	uint64_t previous;   /* end of the last step, pp_clock() */
+};
+
+static uint32_t find_slot(const struct pp_rank *rank, enum pp_slot_class class)
+{
+	for (uint32_t i = 0; i < rank->slot_count; i++)
+		if (rank->slots[i].class == class)
+			return i;
+	return PP_NULL;
+}
+
+static double step_flops(const struct pp_program *program)
+{
+	double flops = 0;
+	for (uint32_t s = 0; s < program->stage_count; s++)
+		for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++)
+			if (program->stages[s].body[phase] != PP_NULL)
+				flops += (double)program->stages[s].flops[phase];
+	return flops * program->microbatches;
+}
+
+static bool loads_data(const struct pp_stream *stream)
+{
+	for (uint32_t i = 0; i < stream->count; i++)
+		if (stream->items[i].op == PP_OP_LOAD)
+			return true;
+	return false;
+}
+
+static bool open_metrics(struct training *training, struct pp_status *status)
+{
+	const struct pp_run_options *options = training->run->options;
+	if (training->run->rank != 0)
+		return true;
+	struct pp_metrics_options wanted = {
+	    .path = options->metrics_path,
+	    .log = options->quiet ? NULL : stdout,
+	    .bar = !options->quiet && isatty(STDERR_FILENO) ? stderr : NULL,
+	    .steps = training->steps,
+	};
+	training->metrics = pp_metrics_open(training->run->program, &wanted, status);
+	return training->metrics != NULL;
+}
+
+static bool prepare(struct training *training, struct pp_status *status)
+{
+	struct pp_rank_run *run = training->run;
+	const struct pp_program *program = run->program;
+	const struct pp_rank *rank = &program->rank[run->rank];
+	struct pp_interp *interp = &run->interp;
+	const struct pp_named_program *named = pp_program_find(program, "train");
+	if (!named)
+		return pp_fail(status, PP_EXIT_ENVIRONMENT, "the image holds no program `train`");
+	training->stream = &named->streams[run->rank];
+	training->steps = run->options->steps ? run->options->steps : program->train.steps ? program->train.steps : DEFAULT_STEPS;
+	training->losses = find_slot(rank, PP_SLOT_LOSSES);
+	training->scale = find_slot(rank, PP_SLOT_SCALE);
+	training->flops = step_flops(program);
+	*interp = (struct pp_interp){.program = program,
+	                             .rank = run->rank,
+	                             .device_ops = run->device_ops,
+	                             .transport = run->transport,
+	                             .endpoint = run->endpoint,
+	                             .watch = run->watch,
+	                             .jitter = run->options->jitter,
+	                             .fault = run->options->fault};
+	if (loads_data(training->stream)) {
+		training->data = pp_data_open(program, run->options->data_path, status);
+		if (!training->data)
+			return false;
+		interp->data = training->data;
+	}
+	interp->device = run->device_ops->create(program, run->rank, status);
+	if (!interp->device || !pp_interp_open(interp, status) || !open_metrics(training, status))
+		return false;
+	run->device_ops->init(interp->device, program->train.seed);
+	training->report = pp_run_report_open(program, named, run->rank, training->steps, run->options->trace_path != NULL, status);
+	return training->report != NULL;
+}
+
+/* The first microbatch whose loss is not finite, or PP_NULL. */
+static uint32_t bad_microbatch(const double *losses, uint32_t microbatches)
+{
+	for (uint32_t i = 0; i < microbatches; i++)
+		if (!isfinite(losses[2 * i]))
+			return i;
+	return PP_NULL;
+}
+
+static bool stop_non_finite(const struct training *training, const double *losses, uint64_t step, struct pp_status *status)
+{
+	const struct pp_program *program = training->run->program;
+	uint32_t mb = bad_microbatch(losses, program->microbatches), stage = 0;
+	if (mb == PP_NULL)
+		return pp_fail(status, PP_EXIT_RUN, "error[E0905]: gradient norm is not finite at step %" PRIu64 " (%d steps in a row; no update was made)", step,
+		               NON_FINITE_LIMIT);
+	while (stage + 1 < program->stage_count && !program->stages[stage].loads_labels)
+		stage++;
+	return pp_fail(status, PP_EXIT_RUN,
+	               "error[E0905]: loss is not finite at step %" PRIu64 ", microbatch %" PRIu32 ", stage %" PRIu32
+	               " (%d steps in a row; no update was made)",
+	               step, mb, stage, NON_FINITE_LIMIT);
+}
+
+/* Look at what the step left in the losses and scale slots: the same on all ranks, so all decide alike. */
+static bool look_at_step(struct training *training, uint64_t step, struct pp_status *status)
+{
+	struct pp_interp *interp = &training->run->interp;
+	struct pp_step_result result = {.step = step, .flops = training->flops, .lr = interp->lr};
+	result.seconds = (double)(interp->ended - training->previous) * 1e-9;
+	training->previous = interp->ended;
+	if (training->losses != PP_NULL && training->scale != PP_NULL) {
+		const double *scale = interp->slots[training->scale];
+		result.has_loss = true;
+		result.losses = interp->slots[training->losses];
+		result.grad_norm = scale[1];
+		result.updated = scale[2] != 0;
+	}
+	if (training->metrics && !pp_metrics_step(training->metrics, &result, status))
+		return false;
+	if (!result.has_loss)
+		return true;
+	training->non_finite = result.updated ? 0 : training->non_finite + 1;
+	return training->non_finite < NON_FINITE_LIMIT || stop_non_finite(training, result.losses, step, status);
+}
+
+/* A step failed here or elsewhere: say where this rank is and tell the others. */
+static bool stop(struct training *training, const struct pp_status *status)
+{
+	struct pp_rank_run *run = training->run;
+	run->lost = run->interp.lost;
+	if (!run->lost) {
+		pp_watch_report(run->watch, status->text, stderr);
+		run->transport->give_up(run->endpoint, status->text);
+	}
+	return false;
+}
+
+static bool run_steps(struct training *training, struct pp_status *status)
+{
+	struct pp_rank_run *run = training->run;
+	struct pp_interp *interp = &run->interp;
+	training->previous = pp_clock();
+	pp_run_report_start(training->report);
+	for (uint64_t step = 1; step <= training->steps; step++) {
+		/* Steps that end with a norm over all ranks begin together; others would drift apart and blur the idle times. */
+		if (training->scale == PP_NULL &&
+		    !pp_transport_exchange(run->transport, run->endpoint, run->watch, "lining up for the next step", NULL, NULL, 0, status))
+			return stop(training, status);
+		interp->step = step;
+		interp->lr = pp_learning_rate(&run->program->train, step - 1);
+		interp->times = pp_run_report_times(training->report, step);
+		if (!pp_interp_step(interp, training->stream, status))
+			return stop(training, status);
+		pp_run_report_step(training->report, interp);
+		pp_watch_doing(run->watch, "between steps");
+		if (!look_at_step(training, step, status)) {
+			if (training->non_finite < NON_FINITE_LIMIT) /* only here: a file */
+				return stop(training, status);
+			return false;
+		}
+	}
+	return true;
+}
+
+static bool finish(struct training *training, struct pp_status *status)
+{
+	struct pp_rank_run *run = training->run;
+	struct pp_report_link link = {run->transport, run->endpoint, run->watch, &run->interp};
+	uint64_t steps = 0;
+	double recent = training->metrics ? pp_metrics_recent_loss(training->metrics, &steps) : NAN;
+	FILE *out = run->rank == 0 && !run->options->quiet ? stdout : NULL;
+	if (out && steps)
+		fprintf(out, "mean loss of the last %" PRIu64 " steps: %.4f\n", steps, recent);
+	if (!pp_run_report_print(training->report, &link, run->options->predicted, out, status))
+		return false;
+	if (run->options->trace_path && !pp_run_report_trace(training->report, &link, run->options->trace_path, status))
+		return false;
+	return !run->options->weights_hash || pp_run_report_weights(&link, run->rank == 0 ? stdout : NULL, status);
+}
+
+bool pp_run_rank(struct pp_rank_run *run, struct pp_status *status)
+{
+	struct training training = {.run = run};
+	pp_watch_doing(run->watch, "preparing");
+	bool fine = prepare(&training, status);
+	bool ok = pp_run_agree(run->transport, run->endpoint, run->watch, run->program->ranks, "waiting for all ranks to be ready", fine, status);
+	ok = ok && run_steps(&training, status);
+	ok = ok && finish(&training, status);
+	if (training.metrics) {
+		struct pp_status close_status;
+		if (!pp_metrics_close(training.metrics, &close_status) && ok) {
+			*status = close_status;
+			ok = false;
+		}
+	}
+	if (training.report)
+		pp_run_report_close(training.report);
+	if (training.data)
+		pp_data_close(training.data);
+	return ok;
+}
+
+void pp_run_rank_free(struct pp_rank_run *run)
+{
+	pp_interp_close(&run->interp);
+	if (run->interp.device)
+		run->device_ops->destroy(run->interp.device);
+	run->interp.device = NULL;
+}
