@@ -134,7 +134,7 @@ static void write_log(struct pp_metrics *metrics, const struct pp_step_result *r
 	}
 	if (result->flops > 0)
 		fprintf(log, "  %6.2f GFLOP/s", result->flops / result->seconds * 1e-9);
-	fprintf(log, "  %.1f ms\n", result->seconds * 1e3);
+	fprintf(log, "  %.2f ms\n", result->seconds * 1e3);
 	fflush(log);
 }
 
