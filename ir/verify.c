@@ -167,6 +167,7 @@ bool pp_verify(const struct pp_program *program, struct pp_stamp *stamp, struct 
 {
 	*stamp = (struct pp_stamp){.layouts = (1u << PP_LAYOUT_COUNT) - 1, .bits_fixed = true};
 	bool good = pp_verify_memory(program, diag);
+	good &= pp_verify_bodies(program, diag);
 	for (uint32_t i = 0; i < program->program_count; i++) {
 		struct pp_arena *scratch = pp_arena_scratch(program->arena);
 		struct pp_proof proof = proof_begin(program, &program->programs[i], scratch, diag);
