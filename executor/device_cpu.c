@@ -1,8 +1,9 @@
-/* The CPU device: one arena, bodies run by a table indexed by body op. Requires a program that was verified; ensures
- * that nothing is allocated after create and that one device never touches another's memory. */
+/* The CPU device: one arena, bodies, the local step tail. Requires a program that was verified; ensures that nothing is
+ * allocated after create and that one device never touches another's memory. */
 #define _DEFAULT_SOURCE /* madvise */
 #include "device.h"
 
+#include "body_cpu.h"
 #include "init.h"
 #include "kernels_cpu.h"
 
@@ -12,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 struct pp_device {
 	const struct pp_program *program;
@@ -32,250 +32,32 @@ static size_t slot_floats(const struct pp_device *device, uint32_t slot)
 	return (size_t)(device->rank->slots[slot].bytes / sizeof(float));
 }
 
-/* ---- bodies ---------------------------------------------------------------------------------------- */
-
-/* One body instruction at work. */
-struct frame {
-	struct pp_device *device;
-	const struct pp_call *call;
-	const struct pp_body_instr *instr;
-	unsigned char *base[PP_BASE_COUNT]; /* weights and gradients: by slot */
-	void (*poll)(void *);
-	void *poll_context;
-};
-
-static const struct pp_reg *shape(const struct frame *frame, unsigned operand)
-{
-	return &frame->call->body->regs[frame->instr->operand[operand]];
-}
-
-static void *at(const struct frame *frame, unsigned operand)
-{
-	if (frame->instr->operand[operand] == PP_NULL)
-		return NULL;
-	const struct pp_reg *reg = shape(frame, operand);
-	bool by_slot = reg->base == PP_BASE_WEIGHT || reg->base == PP_BASE_GRAD;
-	return (by_slot ? slot_at(frame->device, reg->slot) : frame->base[reg->base]) + reg->offset;
-}
-
-static size_t elements(const struct frame *frame, unsigned operand)
-{
-	return (size_t)shape(frame, operand)->rows * shape(frame, operand)->columns;
-}
-
-/* Whether a gradient output is added to: not in the first call of a step, and never for an array of the body. */
-static bool adds(const struct frame *frame, unsigned operand)
-{
-	return frame->instr->operand[operand] != PP_NULL && shape(frame, operand)->base == PP_BASE_GRAD &&
-	       !frame->call->first;
-}
-
-static void run_embed(const struct frame *f)
-{
-	enum { IDS, WTE, WPE, Y };
-	pp_cpu_embed(shape(f, Y)->rows, shape(f, Y)->columns, f->instr->imm[0], at(f, IDS), at(f, WTE), at(f, WPE),
-	             at(f, Y));
-}
-
-static void run_embed_dw(const struct frame *f)
-{
-	enum { IDS, DY, DWTE, DWPE };
-	size_t positions = at(f, DWPE) ? shape(f, DWPE)->rows : 0;
-	pp_cpu_embed_dw(shape(f, DY)->rows, shape(f, DY)->columns, f->instr->imm[0], shape(f, DWTE)->rows, positions,
-	                at(f, IDS), at(f, DY), at(f, DWTE), adds(f, DWTE), at(f, DWPE), adds(f, DWPE));
-}
-
-static void run_norm(const struct frame *f)
-{
-	enum { X, GAMMA, BETA, Y, MEAN, RSTD };
-	pp_cpu_norm(shape(f, X)->rows, shape(f, X)->columns, f->instr->imm[0], at(f, X), at(f, GAMMA), at(f, BETA),
-	            at(f, Y), at(f, MEAN), at(f, RSTD));
-}
-
-static void run_norm_dx(const struct frame *f)
-{
-	enum { DY, X, GAMMA, MEAN, RSTD, DX };
-	pp_cpu_norm_dx(shape(f, X)->rows, shape(f, X)->columns, f->instr->imm[0], at(f, DY), at(f, X), at(f, GAMMA),
-	               at(f, MEAN), at(f, RSTD), at(f, DX));
-}
-
-static void run_norm_dw(const struct frame *f)
-{
-	enum { DY, X, MEAN, RSTD, DGAMMA, DBETA };
-	pp_cpu_norm_dw(shape(f, X)->rows, shape(f, X)->columns, f->instr->imm[0], at(f, DY), at(f, X), at(f, MEAN),
-	               at(f, RSTD), at(f, DGAMMA), adds(f, DGAMMA), at(f, DBETA), adds(f, DBETA));
-}
-
-static void run_linear(const struct frame *f)
-{
-	enum { X, W, B, Y };
-	pp_cpu_linear(shape(f, X)->rows, shape(f, W)->columns, shape(f, W)->rows, at(f, X), at(f, W), at(f, B), at(f, Y));
-}
-
-static void run_linear_dx(const struct frame *f)
-{
-	enum { DY, W, DX };
-	pp_cpu_linear_dx(shape(f, DY)->rows, shape(f, W)->columns, shape(f, W)->rows, at(f, DY), at(f, W), at(f, DX));
-}
-
-static void run_linear_dw(const struct frame *f)
-{
-	enum { DY, X, DW, DB };
-	pp_cpu_linear_dw(shape(f, DY)->rows, shape(f, DW)->columns, shape(f, DW)->rows, at(f, DY), at(f, X), at(f, DW),
-	                 adds(f, DW), at(f, DB), adds(f, DB));
-}
-
-static struct pp_attention attention_shape(const struct frame *f, unsigned q)
-{
-	const uint64_t *imm = f->instr->imm;
-	return (struct pp_attention){
-	    .tokens = shape(f, q)->rows,
-	    .seq = imm[0],
-	    .heads = imm[1],
-	    .kv_heads = imm[2],
-	    .head_columns = shape(f, q)->columns / imm[1],
-	    .window = imm[3],
-	};
-}
-
-static void run_attn(const struct frame *f)
-{
-	enum { Q, K, V, O, LSE };
-	struct pp_attention attention = attention_shape(f, Q);
-	pp_cpu_attention(&attention, at(f, Q), at(f, K), at(f, V), at(f, O), at(f, LSE));
-}
-
-static void run_attn_dx(const struct frame *f)
-{
-	enum { DO, Q, K, V, O, LSE, DQ, DK, DV };
-	struct pp_attention attention = attention_shape(f, Q);
-	pp_cpu_attention_dx(&attention, at(f, DO), at(f, Q), at(f, K), at(f, V), at(f, O), at(f, LSE), at(f, DQ), at(f, DK),
-	                    at(f, DV));
-}
-
-static enum pp_gelu activation(const struct frame *f)
-{
-	return f->instr->imm[0] ? PP_GELU_TANH : PP_GELU_ERF;
-}
-
-static void run_act(const struct frame *f)
-{
-	enum { X, Y };
-	pp_cpu_activate(activation(f), elements(f, X), at(f, X), at(f, Y));
-}
-
-static void run_act_dx(const struct frame *f)
-{
-	enum { DY, X, DX };
-	pp_cpu_activate_dx(activation(f), elements(f, X), at(f, DY), at(f, X), at(f, DX));
-}
-
-static void run_add(const struct frame *f)
-{
-	enum { A, B, Y };
-	pp_cpu_add(elements(f, Y), at(f, A), at(f, B), at(f, Y));
-}
-
-/* Copies any dtype. Serves the tensor-parallel collectives too: a group of one keeps its value. */
-static void run_copy(const struct frame *f)
-{
-	enum { X, Y };
-	memmove(at(f, Y), at(f, X), elements(f, Y) * pp_dtype_size[shape(f, Y)->dtype]);
-}
-
-static void run_xent(const struct frame *f)
-{
-	enum { LOGITS, LABELS, DLOGITS, LOSS };
-	pp_cpu_cross_entropy(shape(f, LOGITS)->rows, f->instr->imm[0], shape(f, LOGITS)->columns, f->instr->imm[1] != 0,
-	                     at(f, LOGITS), at(f, LABELS), at(f, DLOGITS), at(f, LOSS));
-}
-
-static void run_fill(const struct frame *f)
-{
-	enum { Y };
-	memset(at(f, Y), 0, elements(f, Y) * pp_dtype_size[shape(f, Y)->dtype]);
-}
-
-static uint64_t now(void)
-{
-	struct timespec time;
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return (uint64_t)time.tv_sec * UINT64_C(1000000000) + (uint64_t)time.tv_nsec;
-}
-
-/* Sleep in slices, so that transports make progress, and watch the clock through the last stretch: the kernel wakes
- * up late by about 60 µs. */
-static void run_sleep(const struct frame *f)
-{
-	const uint64_t slice = 200000, watched = 100000;
-	uint64_t end = now() + f->instr->imm[0];
-	for (uint64_t time = now(); time < end; time = now()) {
-		if (f->poll)
-			f->poll(f->poll_context);
-		uint64_t left = end - time;
-		if (left <= watched)
-			continue;
-		uint64_t nap = left - watched < slice || !f->poll ? left - watched : slice;
-		struct timespec wait = {(time_t)(nap / 1000000000), (long)(nap % 1000000000)};
-		nanosleep(&wait, NULL);
-	}
-}
-
-static void (*const run[PP_BODY_OP_COUNT])(const struct frame *) = {
-    [PP_BODY_EMBED] = run_embed,
-    [PP_BODY_EMBED_DW] = run_embed_dw,
-    [PP_BODY_NORM] = run_norm,
-    [PP_BODY_NORM_DX] = run_norm_dx,
-    [PP_BODY_NORM_DW] = run_norm_dw,
-    [PP_BODY_LINEAR] = run_linear,
-    [PP_BODY_LINEAR_DX] = run_linear_dx,
-    [PP_BODY_LINEAR_DW] = run_linear_dw,
-    [PP_BODY_ATTN] = run_attn,
-    [PP_BODY_ATTN_DX] = run_attn_dx,
-    [PP_BODY_ACT] = run_act,
-    [PP_BODY_ACT_DX] = run_act_dx,
-    [PP_BODY_ADD] = run_add,
-    [PP_BODY_COPY] = run_copy,
-    [PP_BODY_XENT] = run_xent,
-    [PP_BODY_SLEEP] = run_sleep,
-    [PP_BODY_FILL] = run_fill,
-    [PP_BODY_ALLREDUCE] = run_copy,
-    [PP_BODY_ALLGATHER] = run_copy,
-    [PP_BODY_REDUCESCATTER] = run_copy,
-};
-
 static bool cpu_supports(enum pp_body_op op)
 {
-	return op < PP_BODY_OP_COUNT && run[op] != NULL;
+	return pp_cpu_has_op(op);
 }
 
 static void cpu_call(struct pp_device *device, const struct pp_call *call, void (*poll)(void *), void *poll_context)
 {
-	struct frame frame = {
-	    .device = device,
-	    .call = call,
-	    .base =
-	        {
-	            [PP_BASE_IN] = slot_at(device, call->in),
-	            [PP_BASE_AUX] = slot_at(device, call->aux),
-	            [PP_BASE_OUT] = slot_at(device, call->out),
-	            [PP_BASE_STASH] = slot_at(device, call->stash),
-	            [PP_BASE_DOUT] = slot_at(device, call->dout),
-	            [PP_BASE_DIN] = slot_at(device, call->din),
-	            [PP_BASE_WORK] = slot_at(device, device->work),
-	        },
+	struct pp_cpu_call bound = {
+	    .body = call->body,
+	    .first = call->first,
+	    .arena = device->arena,
+	    .slots = device->rank->slots,
 	    .poll = poll,
 	    .poll_context = poll_context,
 	};
+	bound.base[PP_BASE_IN] = slot_at(device, call->in);
+	bound.base[PP_BASE_AUX] = slot_at(device, call->aux);
+	bound.base[PP_BASE_OUT] = slot_at(device, call->out);
+	bound.base[PP_BASE_STASH] = slot_at(device, call->stash);
+	bound.base[PP_BASE_DOUT] = slot_at(device, call->dout);
+	bound.base[PP_BASE_DIN] = slot_at(device, call->din);
+	bound.base[PP_BASE_WORK] = slot_at(device, device->work);
 	if (device->losses != PP_NULL)
-		frame.base[PP_BASE_LOSS] = slot_at(device, device->losses) + (uint64_t)call->mb * 2 * sizeof(double);
+		bound.base[PP_BASE_LOSS] = slot_at(device, device->losses) + (uint64_t)call->mb * 2 * sizeof(double);
 	pp_kernels_flush_denormals();
-	for (uint32_t i = 0; i < call->body->count; i++) {
-		frame.instr = &call->body->items[i];
-		run[frame.instr->op](&frame);
-		if (poll)
-			poll(poll_context);
-	}
+	pp_cpu_run_body(&bound);
 }
 
 /* ---- arena ----------------------------------------------------------------------------------------- */
@@ -346,6 +128,48 @@ static struct pp_device *cpu_create(const struct pp_program *program, uint32_t r
 	return device;
 }
 
+/* The linear that makes register `logits` of a body, or NULL. */
+static const struct pp_body_instr *maker(const struct pp_body *body, uint32_t logits)
+{
+	enum { Y = 3 };
+	for (uint32_t i = 0; i < body->count; i++)
+		if (body->items[i].op == PP_BODY_LINEAR && body->items[i].operand[Y] == logits)
+			return &body->items[i];
+	return NULL;
+}
+
+/* The register of the token table that a body instruction stands for: the one looked up, or the one that makes the
+ * logits of a loss; PP_NULL: none. */
+static uint32_t token_table(const struct pp_body *body, const struct pp_body_instr *instr)
+{
+	enum { LOGITS = 0, W = 1 };
+	if (instr->op == PP_BODY_EMBED)
+		return instr->operand[W];
+	const struct pp_body_instr *head = instr->op == PP_BODY_XENT ? maker(body, instr->operand[LOGITS]) : NULL;
+	return head ? head->operand[W] : PP_NULL;
+}
+
+/* Rows of token tables at and beyond the vocabulary pad the matrix; they are 0 and stay 0, for their gradients are. */
+static void clear_padding(struct pp_device *device)
+{
+	const struct pp_program *program = device->program;
+	for (uint32_t b = 0; b < program->body_count; b++) {
+		const struct pp_body *body = &program->bodies[b];
+		if (&program->rank[program->stages[body->stage].rank] != device->rank)
+			continue;
+		for (uint32_t i = 0; i < body->count; i++) {
+			uint32_t table = token_table(body, &body->items[i]);
+			if (table == PP_NULL || body->regs[table].base != PP_BASE_WEIGHT ||
+			    body->regs[table].rows <= program->train.vocab)
+				continue;
+			const struct pp_reg *reg = &body->regs[table];
+			float *rows = (float *)(slot_at(device, reg->slot) + reg->offset);
+			memset(rows + (uint64_t)program->train.vocab * reg->columns, 0,
+			       (uint64_t)(reg->rows - program->train.vocab) * reg->columns * sizeof *rows);
+		}
+	}
+}
+
 static void cpu_init(struct pp_device *device, uint64_t seed)
 {
 	memset(device->arena, 0, device->rank->arena_bytes);
@@ -358,6 +182,7 @@ static void cpu_init(struct pp_device *device, uint64_t seed)
 		assert(count * sizeof(float) <= weight->bytes);
 		pp_init_fill(tensor, seed, 0, count, (float *)slot_at(device, slot));
 	}
+	clear_padding(device);
 }
 
 /* ---- step tail ------------------------------------------------------------------------------------- */

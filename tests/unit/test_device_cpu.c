@@ -271,6 +271,33 @@ static void memory(void **state)
 	drop(&f);
 }
 
+/* Rows of a token table beyond the vocabulary start at 0, whether looked up or multiplied with. */
+static void padding(void **state)
+{
+	(void)state;
+	const struct pp_body_instr look_up[] = {{.op = PP_BODY_EMBED, .operand = {X, W, PP_NULL, Y}}};
+	const struct pp_body_instr head[] = {{.op = PP_BODY_LINEAR, .operand = {X, W, PP_NULL, Y}},
+	                                     {.op = PP_BODY_XENT, .operand = {Y, X, Y, LOSS}}};
+	for (unsigned which = 0; which < 2; which++) {
+		struct fixture f;
+		make(&f);
+		struct pp_body body = {.regs = f.regs,
+		                       .reg_count = REGS,
+		                       .items = (struct pp_body_instr *)(uintptr_t)(which ? head : look_up),
+		                       .count = which ? 2 : 1};
+		struct pp_stage stage = {.rank = 0};
+		f.program.stages = &stage;
+		f.program.bodies = &body;
+		f.program.body_count = 1;
+		f.program.train.vocab = 1;
+		pp_device_cpu.init(f.device, 5);
+		const float *weight = pp_device_cpu.slot(f.device, WEIGHT);
+		for (size_t i = 0; i < I; i++)
+			assert_true(weight[i] != 0 && weight[I + i] == 0);
+		drop(&f);
+	}
+}
+
 static void refusals(void **state)
 {
 	(void)state;
@@ -298,7 +325,8 @@ int main(void)
 	    cmocka_unit_test(bodies),   cmocka_unit_test(loss_entry),
 	    cmocka_unit_test(every_op), cmocka_unit_test(sleep_takes_its_time),
 	    cmocka_unit_test(clipping), cmocka_unit_test(updates),
-	    cmocka_unit_test(memory),   cmocka_unit_test(refusals),
+	    cmocka_unit_test(memory),   cmocka_unit_test(padding),
+	    cmocka_unit_test(refusals),
 	};
 	return cmocka_run_group_tests_name("device_cpu", tests, NULL, NULL);
 }
