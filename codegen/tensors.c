@@ -7,6 +7,7 @@
 #include "layer_kind.h"
 
 #include <math.h>
+#include <string.h>
 
 const char *pp_layer_prefix(struct pp_arena *arena, const struct pp_layer *layer)
 {
@@ -178,6 +179,14 @@ static void custom_slots(struct pp_program *program, const struct pp_spec *spec,
 	}
 }
 
+/* An array of exactly as many as there are: the lowering adds dynamic slots behind them. */
+static void slots_keep(struct pp_arena *arena, struct pp_rank *rank, const struct slot_list *list)
+{
+	rank->slot_count = (uint32_t)list->count;
+	rank->slots = PP_NEW_ARRAY(arena, struct pp_slot, list->count);
+	memcpy(rank->slots, list->items, list->count * sizeof *list->items);
+}
+
 void pp_static_slots_build(struct pp_program *program, const struct pp_spec *spec, const struct pp_stages *stages)
 {
 	struct slot_list *lists = PP_NEW_ARRAY(program->arena, struct slot_list, program->ranks);
@@ -190,7 +199,6 @@ void pp_static_slots_build(struct pp_program *program, const struct pp_spec *spe
 			slot_add(program, &lists[r], PP_SLOT_SCALE, PP_NULL, 32);
 		}
 		slot_add(program, &lists[r], PP_SLOT_WORK, PP_NULL, 0);
-		program->rank[r].slots = lists[r].items;
-		program->rank[r].slot_count = (uint32_t)lists[r].count;
+		slots_keep(program->arena, &program->rank[r], &lists[r]);
 	}
 }

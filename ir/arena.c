@@ -124,6 +124,8 @@ static void *grow_large(struct pp_arena *arena, void *old, size_t bytes)
 {
 	struct block *block = (struct block *)(void *)((char *)old - header_size());
 	size_t before = block->capacity;
+	if (bytes <= before)
+		return old;
 	struct block *moved = realloc(block, header_size() + bytes);
 	if (!moved)
 		exhausted(arena, bytes);
