@@ -197,7 +197,7 @@ static struct pp_instr compute_instr(const struct pp_compute *compute)
 	case PP_ACTION_KINDS:
 		break;
 	}
-	assert(!"a kind of action");
+	assert(compute->kind < PP_ACTION_KINDS);
 	return instr;
 }
 

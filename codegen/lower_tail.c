@@ -15,7 +15,7 @@ struct rank_slots {
 	uint32_t losses, norms, scale;
 };
 
-enum { HYPER_DECAY, HYPER_PLAIN, HYPER_ROWS };
+enum { HYPER_DECAY, HYPER_PLAIN, HYPER_ROWS }; /* of spec->train.hypers */
 
 struct tail {
 	struct pp_lowering *lowering;
@@ -46,12 +46,9 @@ void pp_lower_start(struct pp_lowering *lowering)
 static void fill_train(struct pp_program *program, const struct pp_spec *spec)
 {
 	program->train = spec->train;
-	if (!spec->train.hyper_count)
-		return;
-	program->train.hypers = PP_NEW_ARRAY(program->arena, struct pp_hyper, HYPER_ROWS);
-	program->train.hyper_count = HYPER_ROWS;
-	program->train.hypers[HYPER_DECAY] = program->train.hypers[HYPER_PLAIN] = spec->train.hypers[0];
-	program->train.hypers[HYPER_PLAIN].weight_decay = 0;
+	program->train.hypers = PP_NEW_ARRAY(program->arena, struct pp_hyper, spec->train.hyper_count);
+	if (spec->train.hyper_count)
+		memcpy(program->train.hypers, spec->train.hypers, spec->train.hyper_count * sizeof *spec->train.hypers);
 }
 
 static void fill_use_base(struct tail *tail)
@@ -277,6 +274,7 @@ bool pp_lower_tail(struct pp_lowering *lowering, struct pp_diag *diag)
 	fill_train(program, lowering->spec);
 	if (!program->tensor_count) /* nothing to train: no tail */
 		return true;
+	assert(program->train.hyper_count == HYPER_ROWS);
 	fill_use_base(&tail);
 	tail.moment = pp_arena_alloc(lowering->scratch, program->use_count, sizeof *tail.moment);
 	memset(tail.moment, 0xff, program->use_count * sizeof *tail.moment);

@@ -1,0 +1,51 @@
+/* Inside codegen/: what the parts of the memory plan share. */
+#ifndef PP_PLAN_H
+#define PP_PLAN_H
+
+#include "ir/arena.h"
+#include "ir/program.h"
+
+/* Bytes that must stay put over a closed interval of stream positions. */
+struct pp_lifetime {
+	uint64_t first, last;
+	uint64_t bytes;  /* a multiple of PP_ALIGN, not 0 */
+	uint64_t offset; /* result: from the start of the dynamic part */
+	uint32_t slot;
+	uint8_t class; /* enum pp_slot_class: values of a class like to follow each other in a place */
+};
+
+/* plan_place.c: give each lifetime an offset; those that overlap in time do not overlap in bytes. `items` are sorted by
+ * `first`; no `last` exceeds `horizon`. False: more bytes than 64 bits count; else *height := bytes used. */
+bool pp_plan_place(struct pp_arena *scratch, struct pp_lifetime *items, uint32_t count, uint64_t horizon,
+                   uint64_t *height);
+
+/* Where the posts of the streams of one named program keep their bytes: the slot of message q of channel c is
+ * [base[c] + q]; PP_NULL where the source or destination rank of the channel posts none. */
+struct pp_post_slots {
+	uint64_t *base; /* [channels + 1] */
+	uint32_t *send, *recv;
+};
+
+/* Slot that a `wait` of this rank waits for, or PP_NULL. */
+uint32_t pp_waited_slot(const struct pp_program *program, const struct pp_post_slots *posts, uint32_t rank,
+                        const struct pp_instr *wait);
+
+static inline bool pp_waits_for_send(const struct pp_program *program, uint32_t rank, const struct pp_instr *instr)
+{
+	return instr->op == PP_OP_WAIT && program->channels[instr->a[0]].source == rank;
+}
+
+/* plan_waits.c: move each wait for a send of this rank to just before the first write over the sent bytes. Slots are
+ * placed. */
+void pp_plan_waits(struct pp_arena *scratch, const struct pp_program *program, const struct pp_post_slots *posts,
+                   uint32_t rank, struct pp_stream *stream);
+
+static inline uint64_t pp_aligned(uint64_t bytes)
+{
+	if (bytes > UINT64_MAX - PP_ALIGN)
+		return UINT64_MAX / PP_ALIGN * PP_ALIGN;
+	/* An empty value gets a place of its own too, so that its slot is its alone while it lives. */
+	return bytes ? (bytes + PP_ALIGN - 1) / PP_ALIGN * PP_ALIGN : PP_ALIGN;
+}
+
+#endif
