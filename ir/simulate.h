@@ -1,13 +1,27 @@
 /* Discrete-event run of a program's streams with predicted costs: when each instruction starts and ends, where ranks
- * idle and why, how much memory is live. Integer ns ticks; deterministic. */
+ * idle and why, how much memory is live. Integer ns ticks; deterministic.
+ *
+ * A transfer starts when both ends are posted and head their queues, and takes latency + bytes / bandwidth of its
+ * channel; its queues are busy meanwhile. Computes take the ticks of their stage, a pair that may overlap takes
+ * pair_permille of the sum. A sum over n members takes 2 (n - 1) ring steps. The step tail's memory traffic takes
+ * bytes / memory_bandwidth. Everything else takes no time. */
 #ifndef PP_SIMULATE_H
 #define PP_SIMULATE_H
 
 #include "arena.h"
 #include "program.h"
 
-enum pp_idle { PP_IDLE_WARMUP, PP_IDLE_COOLDOWN, PP_IDLE_IMBALANCE, PP_IDLE_TRANSFER, PP_IDLE_HEAD_OF_LINE, PP_IDLE_COLLECTIVE, PP_IDLE_COUNT };
-extern const char *const pp_idle_name[PP_IDLE_COUNT];
+/* Why a rank idles. Between its first and its last compute, a wait for a value is split by what it waits for. */
+enum pp_idle {
+	PP_IDLE_WARMUP,       /* before the first compute of the rank */
+	PP_IDLE_COOLDOWN,     /* after its last compute, until the makespan; the step tail up to then included */
+	PP_IDLE_IMBALANCE,    /* the producer of the awaited value had not ended */
+	PP_IDLE_TRANSFER,     /* the transfer of a finished value was under way (wait of a recv or of a send) */
+	PP_IDLE_HEAD_OF_LINE, /* a finished value stood still: its queue, or the slot of its receiver, was not free */
+	PP_IDLE_COLLECTIVE,   /* a collective, or work of the step tail, between computes */
+	PP_IDLE_COUNT
+};
+extern const char *const pp_idle_name[PP_IDLE_COUNT]; /* warm-up cool-down imbalance transfer head-of-line collective */
 
 struct pp_interval {
 	uint64_t start, end;
@@ -15,11 +29,11 @@ struct pp_interval {
 
 struct pp_sim_rank {
 	uint64_t busy;                /* ns of compute (F, B, I, W) */
-	uint64_t first, last;         /* start of the first and end of the last compute */
+	uint64_t first, last;         /* start of the first and end of the last compute; both 0: none */
 	uint64_t idle[PP_IDLE_COUNT]; /* ns by cause, 0 .. makespan; busy + sum = makespan */
-	uint64_t longest_idle, longest_idle_at;
+	uint64_t longest_idle, longest_idle_at; /* the longest stretch without compute in 0 .. makespan */
 	uint64_t sent, received;      /* messages */
-	uint32_t peak_stashes;        /* (stage, mb) forwards whose stash is held at once */
+	uint32_t peak_stashes;        /* (stage, mb) forwards whose backward is still to come, most at once */
 	uint64_t peak_bytes;          /* live bytes: static + dynamic values, at most arena_bytes */
 	uint64_t peak_at;             /* ns */
 };
@@ -28,19 +42,26 @@ struct pp_sim {
 	uint64_t makespan;     /* 0 to the end of the last F/B/I/W */
 	uint64_t tail;         /* the step tail after it (reductions, norm, update) */
 	uint64_t longest_span; /* longest (last - first) of a rank */
-	uint64_t bound;        /* lower bound on the makespan for these stage costs: see simulate.c */
+	uint64_t bound;        /* lower bound on the makespan for these computes, placement and links: bounds.c */
 	double work;           /* mean busy over ranks, ns */
 	double bubble;         /* 1 - work / makespan */
 	double overhead;       /* makespan / work - 1 */
 	double span_bubble;    /* 1 - work / longest_span */
 	double imbalance;      /* largest busy / mean busy - 1 */
-	struct pp_sim_rank *rank;    /* [ranks] */
-	struct pp_interval **instr;  /* [ranks][stream count]: start and end of each instruction; NULL unless asked */
+	struct pp_sim_rank *rank;   /* [ranks] */
+	struct pp_interval **instr; /* [ranks][stream count], NULL unless asked: start and end of an instruction. Posts: when
+	                               their transfer or collective begins and is over. Waits: from when the rank comes to
+	                               them until it goes on */
 };
 
 /* Run `named` of a verified program under a queue layout. `intervals`: also fill in sim->instr. Returns false if it
  * does not finish (not verified for that layout). ≥ 10 M instructions per second. */
 bool pp_simulate(struct pp_arena *arena, const struct pp_program *program, const struct pp_named_program *named,
                  enum pp_layout layout, bool intervals, struct pp_sim *sim);
+
+/* No order of the computes of `named` on their ranks ends before this: bounds.c. `busy`: compute time of each rank;
+ * scratch memory comes from `arena`. */
+uint64_t pp_makespan_bound(struct pp_arena *arena, const struct pp_program *program, const struct pp_named_program *named,
+                           const uint64_t *busy);
 
 #endif

@@ -4,6 +4,7 @@
  *           on its own rank; the induction over time is closed by V4.
  * ensures:  each (stage, mb) runs F and then B, or I and then W, once, on its rank; every value read is the one
  *           demanded; nothing live or in flight is overwritten, in slots or bytes; nothing is left live at the end. */
+#include "lifetime.h"
 #include "verify_state.h"
 
 #include <inttypes.h>
@@ -26,9 +27,6 @@ struct slot_value {
 	uint32_t stage, mb;
 	uint32_t writer; /* instruction that brought it here */
 };
-
-/* Progress of a (stage, mb). */
-enum { RAN_NOTHING, RAN_FORWARD, RAN_INPUT_GRAD, RAN_ALL };
 
 struct flow {
 	struct pp_proof *proof;
@@ -212,7 +210,7 @@ static bool read_aux(struct flow *f, const struct pp_instr *instr, uint32_t slot
 	}
 	if (!holds(f, slot, CLASS_AUX, HOLDS_DATA, instr->stage, instr->mb))
 		return false;
-	if (f->last_reader[f->at >> 6] >> (f->at & 63) & 1)
+	if (pp_bit(f->last_reader, f->at))
 		empty(f, slot);
 	return true;
 }
@@ -221,11 +219,6 @@ static bool read_aux(struct flow *f, const struct pp_instr *instr, uint32_t slot
 static bool stash_absent(const struct flow *f, const struct pp_instr *instr, uint32_t slot)
 {
 	return slot == PP_NULL && (f->proof->forward_only || f->proof->program->stages[instr->stage].stash_bytes == 0);
-}
-
-static bool is_compute(const struct pp_instr *instr)
-{
-	return instr->op >= PP_OP_FWD && instr->op <= PP_OP_BWDW;
 }
 
 static const char *const progress_text[] = {"before its forward", "after its forward", "after its input gradient",
@@ -257,7 +250,7 @@ static bool step(struct flow *f, const struct pp_instr *instr, uint8_t from, uin
 	    pp_arena_printf(f->proof->arena, "runs %s", *progress >= to ? "a second time" : progress_text[*progress]));
 	for (uint32_t i = 0; i < f->at; i++) {
 		const struct pp_instr *other = pp_proof_instr(f->proof, f->rank, i);
-		if (is_compute(other) && other->stage == instr->stage && other->mb == instr->mb)
+		if (pp_is_compute(other) && other->stage == instr->stage && other->mb == instr->mb)
 			pp_proof_also(f->proof, message, f->rank, i, "earlier");
 	}
 	return false;
@@ -460,36 +453,13 @@ static bool visit(struct flow *f, const struct pp_instr *instr)
 	return true;
 }
 
-static uint32_t aux_operand(const struct pp_instr *instr)
-{
-	return instr->op == PP_OP_FWD ? instr->a[1] : is_compute(instr) ? instr->a[0] : PP_NULL;
-}
-
-/* Where the data of each aux slot is read last: a walk from the end. */
-static uint64_t *last_readers(const struct flow *f, const struct pp_stream *stream)
-{
-	uint64_t *last = PP_NEW_ARRAY(f->proof->arena, uint64_t, (size_t)stream->count / 64 + 1);
-	bool *read_later = PP_NEW_ARRAY(f->proof->arena, bool, f->memory->slot_count);
-	for (uint32_t i = stream->count; i-- > 0;) {
-		const struct pp_instr *instr = &stream->items[i];
-		uint32_t slot = aux_operand(instr);
-		if (instr->op == PP_OP_LOAD && instr->a[0] < f->memory->slot_count)
-			read_later[instr->a[0]] = false;
-		if (slot >= f->memory->slot_count || read_later[slot])
-			continue;
-		read_later[slot] = true;
-		last[i >> 6] |= (uint64_t)1 << (i & 63);
-	}
-	return last;
-}
-
 /* Two compute ops that may overlap: the second must not touch what the first does. */
 static bool pair_independent(struct flow *f)
 {
 	const struct pp_stream *stream = &f->proof->named->streams[f->rank];
 	const struct pp_instr *first = &stream->items[f->at];
 	uint32_t next = f->at + 1;
-	while (next < stream->count && !is_compute(&stream->items[next]))
+	while (next < stream->count && !pp_is_compute(&stream->items[next]))
 		next++;
 	if (next == stream->count) {
 		flow_error(f, "V5", "may overlap the next compute op, but there is none");
@@ -516,7 +486,7 @@ static bool flags_allowed(struct flow *f, const struct pp_instr *instr)
 	}
 	if (!(instr->flags & PP_PAIR))
 		return true;
-	if (is_compute(instr))
+	if (pp_is_compute(instr))
 		return pair_independent(f);
 	flow_error(f, "V5", "carries `pair`, which only compute ops may");
 	return false;
@@ -556,7 +526,7 @@ static bool flow_rank(struct flow *f)
 	f->last_reader = NULL;
 	for (uint32_t s = 0; s < proof->program->stage_count && !f->last_reader; s++)
 		if (proof->program->stages[s].rank == f->rank && loads(f, s))
-			f->last_reader = last_readers(f, stream);
+			f->last_reader = pp_last_aux_readers(proof->arena, stream, f->memory->slot_count);
 	for (f->at = 0; f->at < stream->count; f->at++) {
 		const struct pp_instr *instr = &stream->items[f->at];
 		if ((instr->flags && !flags_allowed(f, instr)) || !visit(f, instr))
@@ -564,63 +534,6 @@ static bool flow_rank(struct flow *f)
 		note_peak(f);
 	}
 	return nothing_left(f);
-}
-
-/* ---- V1: nothing missing --------------------------------------------------------------------------------------------
- */
-
-/* The smallest microbatch that is not among `count` forwards of a stage: below count + 1. */
-static uint32_t missing_forward(const struct pp_proof *proof, uint32_t s, uint32_t count)
-{
-	const struct pp_stream *stream = &proof->named->streams[proof->program->stages[s].rank];
-	bool *seen = PP_NEW_ARRAY(proof->arena, bool, (size_t)count + 1);
-	for (uint32_t i = 0; i < stream->count; i++)
-		if (stream->items[i].op == PP_OP_FWD && stream->items[i].stage == s && stream->items[i].mb <= count)
-			seen[stream->items[i].mb] = true;
-	uint32_t mb = 0;
-	while (mb < count && seen[mb])
-		mb++;
-	return mb;
-}
-
-/* Before anything is sized by stages * microbatches, there must be as many forwards. */
-static bool forwards_complete(struct pp_proof *proof)
-{
-	const struct pp_program *program = proof->program;
-	uint32_t *count = PP_NEW_ARRAY(proof->arena, uint32_t, program->stage_count);
-	for (uint32_t r = 0; r < program->ranks; r++) {
-		const struct pp_stream *stream = &proof->named->streams[r];
-		for (uint32_t i = 0; i < stream->count; i++)
-			if (stream->items[i].op == PP_OP_FWD && stream->items[i].stage < program->stage_count &&
-			    program->stages[stream->items[i].stage].rank == r)
-				count[stream->items[i].stage]++;
-	}
-	for (uint32_t s = 0; s < program->stage_count; s++) {
-		if (count[s] >= program->microbatches)
-			continue;
-		pp_error(proof->diag, "V1", PP_NO_SPAN,
-		         "rank %" PRIu32 " never runs `fwd s%" PRIu32 " m%" PRIu32 "`: %" PRIu32 " of %" PRIu32
-		         " microbatches pass stage %" PRIu32,
-		         program->stages[s].rank, s, missing_forward(proof, s, count[s]), count[s], program->microbatches, s);
-		return false;
-	}
-	return true;
-}
-
-static bool backwards_complete(struct pp_proof *proof, const uint8_t *progress)
-{
-	const struct pp_program *program = proof->program;
-	for (uint32_t s = 0; s < program->stage_count && !proof->forward_only; s++) {
-		const uint8_t *row = &progress[(size_t)s * program->microbatches];
-		for (uint32_t m = 0; m < program->microbatches; m++) {
-			if (row[m] == RAN_ALL)
-				continue;
-			pp_error(proof->diag, "V1", PP_NO_SPAN, "rank %" PRIu32 " never runs `%s s%" PRIu32 " m%" PRIu32 "`",
-			         program->stages[s].rank, row[m] == RAN_INPUT_GRAD ? "bwdw" : "bwd", s, m);
-			return false;
-		}
-	}
-	return true;
 }
 
 /* ---- all ranks
@@ -642,7 +555,7 @@ static uint8_t *aux_needs(const struct pp_proof *proof)
 bool pp_prove_flow(struct pp_proof *proof)
 {
 	const struct pp_program *program = proof->program;
-	if (!forwards_complete(proof))
+	if (!pp_prove_forwards(proof))
 		return false;
 	struct flow f = {
 	    .proof = proof,
@@ -657,5 +570,5 @@ bool pp_prove_flow(struct pp_proof *proof)
 	bool good = true;
 	for (f.rank = 0; f.rank < program->ranks; f.rank++)
 		good &= flow_rank(&f);
-	return good && backwards_complete(proof, f.progress);
+	return good && pp_prove_backwards(proof, f.progress);
 }

@@ -3,10 +3,10 @@
  * requires: pp_prove_posts and pp_prove_match.
  * ensures:  pp_prove_layout is true iff every rank reaches the end of its stream; else V4 names all stuck ranks and
  *           the shortest cycle of the wait-for graph over ranks and elements. */
+#include "queues.h"
 #include "verify_state.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 
 static const char *const layout_queue[PP_LAYOUT_COUNT] = {"channel",       "edge", "direction of a rank",
                                                           "pair of ranks", "rank", "rank, with compute"};
@@ -17,10 +17,8 @@ static const char *const layout_queue[PP_LAYOUT_COUNT] = {"channel",       "edge
 struct queued {
 	struct pp_proof *proof;
 	enum pp_layout layout;
-	uint32_t *channel_queue[2]; /* per end: queue of each channel */
-	uint32_t *group_queue;      /* per pp group: queue of its first member, or PP_NULL: one queue per rank */
+	struct pp_queues queues;
 	uint32_t *head, *tail;      /* per queue: posts */
-	uint32_t queue_count;
 	uint32_t *next;                                    /* per post */
 	uint32_t *joint_posts, *joint_arrived, *post_rank; /* post_rank: of collectives' posts, from 2 * messages on */
 	uint8_t *state;                                    /* per element: bit per end posted (messages), DONE */
@@ -32,96 +30,6 @@ struct queued {
 };
 
 enum { DONE = 4 };
-
-struct channel_key {
-	uint64_t key;
-	uint32_t channel;
-};
-
-static int by_key(const void *left, const void *right)
-{
-	const struct channel_key *a = left, *b = right;
-	if (a->key != b->key)
-		return a->key < b->key ? -1 : 1;
-	return a->channel < b->channel ? -1 : a->channel > b->channel;
-}
-
-/* Layouts `edge` and `pair`: channels between the same two ranks share a queue at each end. */
-static void share_queues(struct queued *run, bool directed)
-{
-	const struct pp_program *program = run->proof->program;
-	struct channel_key *keys = PP_NEW_ARRAY(run->proof->arena, struct channel_key, program->channel_count);
-	for (uint32_t c = 0; c < program->channel_count; c++) {
-		uint64_t a = program->channels[c].source, b = program->channels[c].destination;
-		keys[c] = (struct channel_key){.key = directed || a < b ? a << 32 | b : b << 32 | a, .channel = c};
-	}
-	if (program->channel_count)
-		qsort(keys, program->channel_count, sizeof *keys, by_key);
-	for (uint32_t i = 0; i < program->channel_count; i++) {
-		if (i == 0 || keys[i].key != keys[i - 1].key)
-			run->queue_count += 2;
-		uint32_t first = run->queue_count - 2, c = keys[i].channel;
-		const struct pp_channel *channel = &program->channels[c];
-		bool swapped = !directed && channel->source > channel->destination;
-		run->channel_queue[PP_SEND_END][c] = first + swapped;
-		run->channel_queue[PP_RECV_END][c] = first + !swapped;
-	}
-}
-
-static void assign_queues(struct queued *run)
-{
-	const struct pp_program *program = run->proof->program;
-	bool one = run->layout == PP_LAYOUT_RANK || run->layout == PP_LAYOUT_BLOCKING;
-	if (run->layout == PP_LAYOUT_EDGE || run->layout == PP_LAYOUT_PAIR)
-		share_queues(run, run->layout == PP_LAYOUT_EDGE);
-	for (uint32_t c = 0; c < program->channel_count; c++) {
-		const struct pp_channel *channel = &program->channels[c];
-		for (uint32_t end = 0; end < 2; end++) {
-			uint32_t rank = end ? channel->destination : channel->source;
-			if (one)
-				run->channel_queue[end][c] = rank;
-			else if (run->layout == PP_LAYOUT_DIRECTION)
-				run->channel_queue[end][c] = 2 * rank + channel->kind;
-			else if (run->layout == PP_LAYOUT_CHANNEL)
-				run->channel_queue[end][c] = 2 * c + end;
-		}
-	}
-	if (one)
-		run->queue_count = program->ranks;
-	else if (run->layout == PP_LAYOUT_DIRECTION)
-		run->queue_count = 2 * program->ranks;
-	else if (run->layout == PP_LAYOUT_CHANNEL)
-		run->queue_count = 2 * program->channel_count;
-	for (uint32_t g = 0; g < program->group_count; g++) {
-		run->group_queue[g] = one || program->groups[g].axis != PP_AXIS_PP ? PP_NULL : run->queue_count;
-		if (run->group_queue[g] != PP_NULL)
-			run->queue_count += program->groups[g].member_count;
-	}
-}
-
-static uint32_t member_index(const struct pp_group *group, uint32_t rank)
-{
-	uint32_t low = 0, high = group->member_count;
-	while (high - low > 1) {
-		uint32_t middle = low + (high - low) / 2;
-		if (group->members[middle] <= rank)
-			low = middle;
-		else
-			high = middle;
-	}
-	return low;
-}
-
-/* The queue of a collective's post, or PP_NULL: none, it completes by itself (a symbolic group in a layout where
- * each communicator has its own queue). */
-static uint32_t collective_queue(const struct queued *run, uint32_t group, uint32_t rank)
-{
-	if (run->layout == PP_LAYOUT_RANK || run->layout == PP_LAYOUT_BLOCKING)
-		return rank;
-	if (run->group_queue[group] == PP_NULL)
-		return PP_NULL;
-	return run->group_queue[group] + member_index(&run->proof->program->groups[group], rank);
-}
 
 /* The collective that a post belongs to: the last one whose posts start at or before it. */
 static uint32_t post_joint(const struct queued *run, uint32_t post)
@@ -156,8 +64,8 @@ static uint32_t post_queue(const struct queued *run, uint32_t post)
 {
 	const struct pp_proof *proof = run->proof;
 	if (post < 2 * proof->message_count)
-		return run->channel_queue[post & 1][proof->message_channel[post >> 1]];
-	return collective_queue(run, proof->joints[post_joint(run, post)].group, post_owner(run, post));
+		return run->queues.channel[post & 1][proof->message_channel[post >> 1]];
+	return pp_queues_collective(&run->queues, proof->joints[post_joint(run, post)].group, post_owner(run, post));
 }
 
 static void push_check(struct queued *run, uint32_t element)
@@ -281,13 +189,10 @@ static struct queued queued_begin(struct pp_proof *proof, enum pp_layout layout)
 	const struct pp_program *program = proof->program;
 	struct pp_arena *arena = proof->arena;
 	struct queued run = {.proof = proof, .layout = layout};
-	for (int end = 0; end < 2; end++)
-		run.channel_queue[end] = PP_NEW_ARRAY(arena, uint32_t, program->channel_count);
-	run.group_queue = PP_NEW_ARRAY(arena, uint32_t, program->group_count);
-	assign_queues(&run);
-	run.head = PP_NEW_ARRAY(arena, uint32_t, run.queue_count);
-	run.tail = PP_NEW_ARRAY(arena, uint32_t, run.queue_count);
-	for (uint32_t q = 0; q < run.queue_count; q++)
+	run.queues = pp_queues_assign(arena, program, layout);
+	run.head = PP_NEW_ARRAY(arena, uint32_t, run.queues.count);
+	run.tail = PP_NEW_ARRAY(arena, uint32_t, run.queues.count);
+	for (uint32_t q = 0; q < run.queues.count; q++)
 		run.head[q] = PP_NULL;
 	run.joint_posts = PP_NEW_ARRAY(arena, uint32_t, proof->joint_count);
 	run.joint_arrived = PP_NEW_ARRAY(arena, uint32_t, proof->joint_count);

@@ -90,6 +90,14 @@ bool pp_prove_flow(struct pp_proof *proof);
 bool pp_prove_order(struct pp_proof *proof);
 bool pp_prove_grad(struct pp_proof *proof);
 
+/* Progress of a (stage, mb). */
+enum { RAN_NOTHING, RAN_FORWARD, RAN_INPUT_GRAD, RAN_ALL };
+
+/* V1: before anything is sized by stages * microbatches, there must be as many forwards; at the end every (stage, mb)
+ * must have run all. */
+bool pp_prove_forwards(struct pp_proof *proof);
+bool pp_prove_backwards(struct pp_proof *proof, const uint8_t *progress);
+
 /* One rendezvous run under a layout; on failure reports V4 unless `quiet`. */
 bool pp_prove_layout(struct pp_proof *proof, enum pp_layout layout, bool quiet);
 
