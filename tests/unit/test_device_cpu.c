@@ -49,7 +49,7 @@ static void make(struct fixture *f)
 	f->slots[NORMS] = slot(PP_SLOT_NORMS, 2 * sizeof(double), 9);
 	f->slots[SCALE] = slot(PP_SLOT_SCALE, 4 * sizeof(double), 10);
 	f->slots[WORK] = slot(PP_SLOT_WORK, 64, 11);
-	f->slots[WEIGHT].tensor = f->slots[GRAD].tensor = 1;
+	f->slots[WEIGHT].tensor = f->slots[GRAD].tensor = f->slots[MOMENT1].tensor = f->slots[MOMENT2].tensor = 1;
 	f->slots[CUSTOM] = slot(PP_SLOT_WEIGHT, 40, 12);
 	f->slots[CUSTOM].tensor = PP_NULL;
 	f->rank = (struct pp_rank){.slots = f->slots, .slot_count = SLOTS, .arena_bytes = SLOTS * PP_ALIGN};
@@ -312,6 +312,14 @@ static void refusals(void **state)
 	assert_null(pp_device_cpu.create(&f.program, 0, &status));
 	assert_string_equal(status.text, "the cpu device computes in f32 only, tensor w is bf16");
 	f.tensors[1].dtype = PP_F32;
+	f.slots[NORMS].bytes = 8;
+	assert_null(pp_device_cpu.create(&f.program, 0, &status));
+	assert_string_equal(status.text, "norms slot 9 of rank 0 has 8 bytes, it needs 16");
+	f.slots[NORMS].bytes = 16;
+	f.slots[WORK].offset = UINT64_MAX - 10;
+	assert_null(pp_device_cpu.create(&f.program, 0, &status));
+	assert_string_equal(status.text, "work slot 11 of rank 0 ends outside the arena");
+	f.slots[WORK].offset = 0;
 	f.rank.arena_bytes = UINT64_C(1) << 60;
 	assert_null(pp_device_cpu.create(&f.program, 0, &status));
 	assert_string_equal(status.text, "out of memory: rank 0 needs an arena of 1152921504606846976 bytes");
