@@ -7,7 +7,7 @@
 #include "body_builder.h"
 
 #include <assert.h>
-#include <string.h>
+#include <stdlib.h>
 
 uint32_t pp_body_reg(struct pp_body_builder *body, struct pp_reg reg)
 {
@@ -28,15 +28,27 @@ void pp_body_emit(struct pp_body_builder *body, struct pp_body_instr instr)
 
 /* ---- workspace --------------------------------------------------------------------------------------- */
 
+/* A register and the instructions of its life. */
 struct lifetime {
-	uint32_t first, last; /* instructions; first PP_NULL: not used */
+	uint32_t reg;
+	uint32_t first, last; /* first PP_NULL: not used */
+	uint64_t bytes;
+	bool placed;
+	uint32_t *others; /* lifetimes that overlap this one: few, those of one layer and the residual gradient */
+	size_t other_count, other_capacity;
 };
 
-static struct lifetime *lifetimes_find(const struct pp_body_builder *body)
+static uint64_t reg_bytes(const struct pp_reg *reg)
 {
-	struct lifetime *lives = PP_NEW_ARRAY(body->arena, struct lifetime, body->reg_count);
-	for (size_t r = 0; r < body->reg_count; r++)
-		lives[r].first = PP_NULL;
+	uint64_t bytes = (uint64_t)reg->rows * reg->columns * pp_dtype_size[reg->dtype];
+	return (bytes + PP_PART_ALIGN - 1) / PP_PART_ALIGN * PP_PART_ALIGN;
+}
+
+static struct lifetime *lifetimes_find(const struct pp_body_builder *body, struct pp_arena *scratch)
+{
+	struct lifetime *lives = PP_NEW_ARRAY(scratch, struct lifetime, body->reg_count);
+	for (uint32_t r = 0; r < body->reg_count; r++)
+		lives[r] = (struct lifetime){.reg = r, .first = PP_NULL, .bytes = reg_bytes(&body->regs[r])};
 	for (uint32_t i = 0; i < body->count; i++) {
 		for (unsigned k = 0; k < PP_BODY_OPERANDS_MAX; k++) {
 			uint32_t reg = body->items[i].operand[k];
@@ -50,70 +62,85 @@ static struct lifetime *lifetimes_find(const struct pp_body_builder *body)
 	return lives;
 }
 
-static uint64_t reg_bytes(const struct pp_reg *reg)
+/* Lives of workspace registers by first use; those that overlap know each other afterwards. */
+static struct lifetime **overlaps_find(const struct pp_body_builder *body, struct lifetime *lives, size_t *count,
+                                       struct pp_arena *scratch)
 {
-	uint64_t bytes = (uint64_t)reg->rows * reg->columns * pp_dtype_size[reg->dtype];
-	return (bytes + PP_PART_ALIGN - 1) / PP_PART_ALIGN * PP_PART_ALIGN;
-}
-
-/* Live workspace registers, ascending by offset. Few are live at once: the residual gradient and those of one layer. */
-struct live_set {
-	uint32_t *regs;
-	size_t count, capacity;
-};
-
-/* Put a register into the lowest gap that holds it. */
-static void place(struct pp_body_builder *body, struct live_set *live, uint32_t reg)
-{
-	uint64_t bytes = reg_bytes(&body->regs[reg]), offset = 0;
-	size_t at = 0;
-	for (; at < live->count; at++) {
-		const struct pp_reg *next = &body->regs[live->regs[at]];
-		if (offset + bytes <= next->offset)
-			break;
-		offset = next->offset + reg_bytes(next);
-	}
-	body->regs[reg].offset = offset;
-	PP_PUSH(body->arena, &live->regs, &live->count, &live->capacity, uint32_t);
-	memmove(live->regs + at + 1, live->regs + at, (live->count - 1 - at) * sizeof *live->regs);
-	live->regs[at] = reg;
-}
-
-static void retire(struct live_set *live, const struct lifetime *lives, uint32_t now)
-{
-	size_t kept = 0;
-	for (size_t i = 0; i < live->count; i++)
-		if (lives[live->regs[i]].last >= now)
-			live->regs[kept++] = live->regs[i];
-	live->count = kept;
-}
-
-static uint64_t workspace_place(struct pp_body_builder *body, const struct lifetime *lives)
-{
-	struct live_set live = {0};
-	uint64_t high = 0;
+	struct lifetime **sorted = NULL, **live = NULL;
+	size_t capacity = 0, live_count = 0, live_capacity = 0;
 	for (uint32_t i = 0; i < body->count; i++) {
-		retire(&live, lives, i);
+		size_t kept = 0;
+		for (size_t k = 0; k < live_count; k++)
+			if (live[k]->last >= i)
+				live[kept++] = live[k];
+		live_count = kept;
 		for (unsigned k = 0; k < PP_BODY_OPERANDS_MAX; k++) {
 			uint32_t reg = body->items[i].operand[k];
-			if (reg == PP_NULL || body->regs[reg].base != PP_BASE_WORK || lives[reg].first != i)
+			if (reg == PP_NULL || body->regs[reg].base != PP_BASE_WORK || lives[reg].first != i || lives[reg].placed)
 				continue;
-			bool placed = false; /* earlier in this instruction */
-			for (unsigned j = 0; j < k; j++)
-				placed |= body->items[i].operand[j] == reg;
-			if (placed)
-				continue;
-			place(body, &live, reg);
-			uint64_t end = body->regs[reg].offset + reg_bytes(&body->regs[reg]);
-			high = end > high ? end : high;
+			lives[reg].placed = true; /* seen; an instruction may name it twice */
+			for (size_t other = 0; other < live_count; other++) {
+				struct lifetime *a = live[other], *b = &lives[reg];
+				*PP_PUSH(scratch, &a->others, &a->other_count, &a->other_capacity, uint32_t) = b->reg;
+				*PP_PUSH(scratch, &b->others, &b->other_count, &b->other_capacity, uint32_t) = a->reg;
+			}
+			*PP_PUSH(scratch, &live, &live_count, &live_capacity, struct lifetime *) = &lives[reg];
+			*PP_PUSH(scratch, &sorted, count, &capacity, struct lifetime *) = &lives[reg];
 		}
+	}
+	for (size_t k = 0; k < *count; k++)
+		sorted[k]->placed = false;
+	return sorted;
+}
+
+static int compare_sizes(const void *a, const void *b)
+{
+	const struct lifetime *left = *(struct lifetime *const *)a, *right = *(struct lifetime *const *)b;
+	if (left->bytes != right->bytes)
+		return left->bytes > right->bytes ? -1 : 1;
+	if (left->first != right->first)
+		return left->first < right->first ? -1 : 1;
+	return left->reg < right->reg ? -1 : left->reg > right->reg;
+}
+
+/* The lowest offset that is free for the whole life: behind as many placed neighbours as needed. */
+static void place(struct pp_body_builder *body, struct lifetime *lives, struct lifetime *life)
+{
+	uint64_t offset = 0;
+	for (bool moved = true; moved;) {
+		moved = false;
+		for (size_t k = 0; k < life->other_count; k++) {
+			const struct lifetime *other = &lives[life->others[k]];
+			uint64_t start = body->regs[other->reg].offset, end = start + other->bytes;
+			if (!other->placed || start >= offset + life->bytes || offset >= end)
+				continue;
+			offset = end;
+			moved = true;
+		}
+	}
+	body->regs[life->reg].offset = offset;
+	life->placed = true;
+}
+
+/* Large ones first, so that small ones fill the gaps between them; among equals the first used first. */
+static uint64_t workspace_place(struct pp_body_builder *body, struct lifetime *lives, struct pp_arena *scratch)
+{
+	size_t count = 0;
+	uint64_t high = 0;
+	struct lifetime **sorted = overlaps_find(body, lives, &count, scratch);
+	if (count)
+		qsort(sorted, count, sizeof *sorted, compare_sizes);
+	for (size_t k = 0; k < count; k++) {
+		place(body, lives, sorted[k]);
+		uint64_t end = body->regs[sorted[k]->reg].offset + sorted[k]->bytes;
+		high = end > high ? end : high;
 	}
 	return high;
 }
 
-static void unused_drop(struct pp_body_builder *body, const struct lifetime *lives)
+static void unused_drop(struct pp_body_builder *body, const struct lifetime *lives, struct pp_arena *scratch)
 {
-	uint32_t *renumbered = PP_NEW_ARRAY(body->arena, uint32_t, body->reg_count);
+	uint32_t *renumbered = PP_NEW_ARRAY(scratch, uint32_t, body->reg_count);
 	uint32_t kept = 0;
 	for (size_t r = 0; r < body->reg_count; r++) {
 		if (lives[r].first == PP_NULL)
@@ -130,9 +157,11 @@ static void unused_drop(struct pp_body_builder *body, const struct lifetime *liv
 
 void pp_body_finish(struct pp_body_builder *body, struct pp_body *out)
 {
-	const struct lifetime *lives = lifetimes_find(body);
-	uint64_t work_bytes = workspace_place(body, lives);
-	unused_drop(body, lives);
+	struct pp_arena *scratch = pp_arena_scratch(body->arena);
+	struct lifetime *lives = lifetimes_find(body, scratch);
+	uint64_t work_bytes = workspace_place(body, lives, scratch);
+	unused_drop(body, lives, scratch);
+	pp_arena_destroy(scratch);
 	*out = (struct pp_body){.stage = body->stage, .phase = (uint8_t)body->phase, .regs = body->regs,
 	                        .reg_count = (uint32_t)body->reg_count, .items = body->items, .count = (uint32_t)body->count,
 	                        .work_bytes = work_bytes};

@@ -21,8 +21,8 @@ uint32_t pp_body_reg(struct pp_body_builder *body, struct pp_reg reg);
 /* Append an instruction; operands that the op does not have need not be set. */
 void pp_body_emit(struct pp_body_builder *body, struct pp_body_instr instr);
 
-/* Drop registers that no instruction names, give those in workspace their bytes by lifetime (first fit in order of
- * first use), and leave the result in *out. */
+/* Drop registers that no instruction names, give those in workspace their bytes by lifetime, and leave the result in
+ * *out. */
 void pp_body_finish(struct pp_body_builder *body, struct pp_body *out);
 
 /* What a layer kind sees while it writes its instructions. */

@@ -160,12 +160,365 @@ static void registers_lie_where_the_layout_says(void **state)
 	pp_arena_destroy(built.arena);
 }
 
+/* ---- bodies against counts ------------------------------------------------------------------------------ */
+
+static uint64_t reg_bytes(const struct pp_reg *reg)
+{
+	return (uint64_t)reg->rows * reg->columns * pp_dtype_size[reg->dtype];
+}
+
+/* What the instructions of a body do, added up from their operands. */
+static void measure(const struct pp_body *body, uint64_t *matmul, uint64_t *attention, uint64_t *traffic)
+{
+	*matmul = *attention = *traffic = 0;
+	for (uint32_t i = 0; i < body->count; i++) {
+		const struct pp_body_instr *instr = &body->items[i];
+		struct pp_body_op_info info = pp_body_op_info((enum pp_body_op)instr->op);
+		const struct pp_reg *first = &body->regs[instr->operand[0]], *second = &body->regs[instr->operand[1]];
+		if (instr->op == PP_BODY_LINEAR)
+			*matmul += 2ull * first->rows * second->rows * second->columns;
+		else if (instr->op == PP_BODY_LINEAR_DX)
+			*matmul += 2ull * first->rows * second->rows * second->columns;
+		else if (instr->op == PP_BODY_LINEAR_DW)
+			*matmul += 2ull * first->rows * first->columns * second->columns;
+		else if (instr->op == PP_BODY_ATTN)
+			*attention += 4ull * first->rows * instr->imm[0] * first->columns;
+		else if (instr->op == PP_BODY_ATTN_DX)
+			*attention += 8ull * first->rows * instr->imm[0] * first->columns;
+		else if (instr->op == PP_BODY_EMBED)
+			*traffic += reg_bytes(first) + 3 * reg_bytes(&body->regs[instr->operand[3]]);
+		else if (instr->op == PP_BODY_EMBED_DW)
+			*traffic += reg_bytes(first) + reg_bytes(second) + 16ull * second->rows * second->columns;
+		else if (instr->op != PP_BODY_COPY)
+			for (unsigned k = 0; k < (unsigned)info.input_count + info.output_count; k++)
+				*traffic += instr->operand[k] == PP_NULL ? 0 : reg_bytes(&body->regs[instr->operand[k]]);
+	}
+}
+
+/* Every layer a stage of its own: the counts are what the bodies do, in every phase, form and dtype. */
+static void counts_are_what_bodies_do(void **state)
+{
+	(void)state;
+	static const struct model_size grouped = {32, 8, 2, 2, 40, 24, 6, 3, true};
+	static const uint32_t each[] = {0, 1, 2, 3, 4};
+	for (unsigned variant = 0; variant < 4; variant++) {
+		struct built built = built_of(&grouped);
+		for (uint32_t l = 0; l < 5; l++) {
+			built.spec->model.layers[l].bias = variant != 1;
+			built.spec->model.layers[l].rms = variant == 2;
+		}
+		built.spec->dtype = variant == 3 ? PP_BF16 : PP_F32;
+		build_bodies(&built, each, 5, 5, MIXED);
+		for (uint32_t l = 0; l < 5; l++) {
+			const struct pp_layer_counts *counts = &built.stages.layers[l];
+			const struct pp_stage *stage = &built.program->stages[l];
+			for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++) {
+				uint64_t matmul, attention, traffic;
+				measure(body_of(&built, l, (enum pp_phase)phase), &matmul, &attention, &traffic);
+				assert_int_equal(matmul, counts->matmul_flops[phase]);
+				assert_int_equal(attention, counts->attention_flops[phase]);
+				assert_int_equal(traffic, counts->memory_bytes[phase]);
+				assert_int_equal(stage->flops[phase], matmul + attention);
+				assert_int_equal(stage->ticks[phase], built.stages.layer_ticks[l][phase]);
+			}
+			assert_int_equal(stage->stash_bytes, counts->stash_bytes + counts->split_bytes);
+			assert_int_equal(stage->out_count * pp_dtype_size[stage->out_dtype], counts->output_bytes);
+		}
+		pp_arena_destroy(built.arena);
+	}
+}
+
+/* The stash of a stage is the sum of its layers'; its workspace that of its hungriest layer. */
+static void stage_bytes_are_those_of_layers(void **state)
+{
+	(void)state;
+	static const struct model_size wide = {16, 4, 4, 4, 64, 80, 8, 2, false}, narrow = {48, 4, 1, 4, 20, 10, 5, 1, true};
+	static const uint32_t first[] = {0, 2, 4};
+	static const uint8_t phases[] = {FUSED, SPLIT, MIXED};
+	const struct model_size *sizes[] = {&wide, &narrow, &demo_model};
+	for (unsigned i = 0; i < 9; i++) {
+		struct built built = built_of(sizes[i / 3]);
+		build_bodies(&built, first, 3, 3, phases[i % 3]);
+		for (uint32_t s = 0; s < 3; s++) {
+			const struct pp_stage_plan *item = &built.stages.items[s];
+			uint64_t work = 0, most = 0;
+			for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++)
+				if (built.program->stages[s].body[phase] != PP_NULL && body_of(&built, s, (enum pp_phase)phase)->work_bytes > work)
+					work = body_of(&built, s, (enum pp_phase)phase)->work_bytes;
+			for (uint32_t l = item->first_layer; l < item->first_layer + item->layer_count; l++)
+				most = built.stages.layers[l].work_bytes > most ? built.stages.layers[l].work_bytes : most;
+			assert_int_equal(built.program->stages[s].stash_bytes,
+			                 item->stash_bytes + (phases[i % 3] == FUSED ? 0 : item->split_bytes));
+			assert_true(work <= most);
+			if (s == 1 && phases[i % 3] != SPLIT) /* blocks only: the gradient between them is in workspace */
+				assert_int_equal(work, most);
+			const struct pp_rank *rank = &built.program->rank[s];
+			assert_int_equal(rank->slots[rank->slot_count - 1].class, PP_SLOT_WORK);
+			assert_int_equal(rank->slots[rank->slot_count - 1].bytes, work);
+		}
+		pp_arena_destroy(built.arena);
+	}
+}
+
+/* ---- tensors and slots ---------------------------------------------------------------------------------- */
+
+static uint64_t slot_bytes(const struct pp_program *program, uint32_t rank, enum pp_slot_class class)
+{
+	uint64_t total = 0;
+	for (uint32_t i = 0; i < program->rank[rank].slot_count; i++)
+		total += program->rank[rank].slots[i].class == class ? program->rank[rank].slots[i].bytes : 0;
+	return total;
+}
+
+static void tensors_of_a_model(void **state)
+{
+	(void)state;
+	static const struct model_size two_blocks = {8, 2, 2, 2, 32, 16, 4, 1, true};
+	static const uint32_t whole[] = {0};
+	struct built built = built_of(&two_blocks);
+	build_bodies(&built, whole, 1, 1, FUSED);
+	char *text = NULL;
+	size_t length = 0;
+	FILE *out = open_memstream(&text, &length);
+	for (uint32_t t = 0; t < 18; t++) {
+		const struct pp_tensor *tensor = &built.program->tensors[t];
+		fprintf(out, "%s [%u,%u] %s %s %u%s %g\n", tensor->name, tensor->rows, tensor->columns, pp_init_name[tensor->init],
+		        pp_tp_grad_name[tensor->tp_grad], tensor->shard, tensor->decay ? " decay" : "", tensor->std);
+	}
+	fclose(out);
+	assert_string_equal(text,
+	    "emb.weight [16,8] normal sharded 0 decay 0.02\n"
+	    "emb.position [4,8] normal replicated_equal 255 decay 0.02\n"
+	    "block.0.norm1.weight [8,1] one replicated_equal 255 0\n"
+	    "block.0.norm1.bias [8,1] zero replicated_equal 255 0\n"
+	    "block.0.attn.q.weight [8,8] normal sharded 0 decay 0.02\n"
+	    "block.0.attn.q.bias [8,1] zero sharded 0 0\n"
+	    "block.0.attn.k.weight [8,8] normal sharded 0 decay 0.02\n"
+	    "block.0.attn.k.bias [8,1] zero sharded 0 0\n"
+	    "block.0.attn.v.weight [8,8] normal sharded 0 decay 0.02\n"
+	    "block.0.attn.v.bias [8,1] zero sharded 0 0\n"
+	    "block.0.attn.o.weight [8,8] normal sharded 1 decay 0.01\n"
+	    "block.0.attn.o.bias [8,1] zero replicated_equal 255 0\n"
+	    "block.0.norm2.weight [8,1] one replicated_equal 255 0\n"
+	    "block.0.norm2.bias [8,1] zero replicated_equal 255 0\n"
+	    "block.0.mlp.fc1.weight [32,8] normal sharded 0 decay 0.02\n"
+	    "block.0.mlp.fc1.bias [32,1] zero sharded 0 0\n"
+	    "block.0.mlp.fc2.weight [8,32] normal sharded 1 decay 0.01\n"
+	    "block.0.mlp.fc2.bias [8,1] zero replicated_equal 255 0\n");
+	free(text);
+	assert_int_equal(built.program->tensor_count, 2 + 2 * 16 + 2);
+	assert_string_equal(built.program->tensors[18].name, "block.1.norm1.weight");
+	assert_string_equal(built.program->tensors[35].name, "norm.bias");
+	pp_arena_destroy(built.arena);
+}
+
+/* The tied table has two uses; on one rank they share weight and moments and have a gradient each. */
+static void tied_uses(void **state)
+{
+	(void)state;
+	static const uint32_t whole[] = {0}, two[] = {0, 3}, three[] = {0, 2, 4};
+	const uint64_t table = 64000 * 4;
+	for (unsigned i = 0; i < 3; i++) {
+		struct built built = built_of(&field_b13);
+		if (i == 0)
+			build_bodies(&built, whole, 1, 1, FUSED);
+		else if (i == 1)
+			build_bodies(&built, two, 2, 2, FUSED);
+		else
+			build_bodies(&built, three, 3, 2, FUSED); /* both ends on rank 0 */
+		const struct pp_program *program = built.program;
+		const struct pp_use *uses = program->uses;
+		assert_int_equal(program->use_count, program->tensor_count + 1);
+		assert_int_equal(uses[0].tensor, 0);
+		assert_int_equal(uses[1].tensor, 0);
+		assert_int_equal(uses[0].stage, 0);
+		assert_int_equal(uses[1].stage, i);
+		uint64_t unique = 0, weights = 0, grads = 0, moments = 0;
+		for (uint32_t t = 0; t < program->tensor_count; t++)
+			unique += 4ull * program->tensors[t].rows * program->tensors[t].columns;
+		for (uint32_t r = 0; r < program->ranks; r++) {
+			weights += slot_bytes(program, r, PP_SLOT_WEIGHT);
+			grads += slot_bytes(program, r, PP_SLOT_GRAD);
+			moments += slot_bytes(program, r, PP_SLOT_MOMENT);
+			uint64_t planned = 0;
+			for (uint32_t s = 0; s < program->stage_count; s++)
+				planned += built.stages.items[s].rank == r ? built.stages.items[s].static_bytes : 0;
+			assert_int_equal(planned, slot_bytes(program, r, PP_SLOT_WEIGHT) + slot_bytes(program, r, PP_SLOT_GRAD) +
+			                              slot_bytes(program, r, PP_SLOT_MOMENT));
+			assert_int_equal(slot_bytes(program, r, PP_SLOT_LOSSES), 16 * 4);
+			assert_int_equal(slot_bytes(program, r, PP_SLOT_NORMS), 8 * program->tensor_count);
+			assert_int_equal(slot_bytes(program, r, PP_SLOT_SCALE), 32);
+		}
+		assert_int_equal(weights, unique + (i == 1 ? table : 0));
+		assert_int_equal(moments, 2 * weights);
+		assert_int_equal(grads, unique + table);
+		if (i != 1) {
+			assert_int_equal(uses[0].weight, uses[1].weight);
+			assert_int_not_equal(uses[0].grad, uses[1].grad);
+		}
+		pp_arena_destroy(built.arena);
+	}
+}
+
+static void sgd_has_no_moments(void **state)
+{
+	(void)state;
+	static const uint32_t whole[] = {0};
+	struct built built = built_of(&tiny);
+	built.spec->train.optimizer = PP_SGD;
+	build_bodies(&built, whole, 1, 1, FUSED);
+	assert_int_equal(slot_bytes(built.program, 0, PP_SLOT_MOMENT), 0);
+	assert_int_equal(slot_bytes(built.program, 0, PP_SLOT_WEIGHT) + slot_bytes(built.program, 0, PP_SLOT_GRAD),
+	                 built.stages.items[0].static_bytes);
+	pp_arena_destroy(built.arena);
+}
+
+/* ---- ends of stages, custom layers ------------------------------------------------------------------------ */
+
+static void data_of_stages(void **state)
+{
+	(void)state;
+	static const uint32_t two[] = {0, 2}, whole[] = {0};
+	struct built built = built_of(&tiny);
+	build_bodies(&built, two, 2, 2, FUSED);
+	const struct pp_stage *stages = built.program->stages;
+	assert_string_equal(stages[0].title, "emb, block[0]");
+	assert_string_equal(stages[1].title, "norm, head");
+	assert_true(stages[0].loads_tokens && !stages[0].loads_labels && !stages[1].loads_tokens && stages[1].loads_labels);
+	assert_int_equal(stages[0].aux_bytes, 16);
+	assert_int_equal(stages[0].out_count, 32);
+	assert_int_equal(stages[1].out_count, 0);
+	built.spec->train.mean = PP_MB_MEAN;
+	build_bodies(&built, whole, 1, 1, FUSED);
+	const struct pp_body *body = body_of(&built, 0, PP_PHASE_F);
+	assert_int_equal(built.program->stages[0].aux_bytes, 32);
+	assert_string_equal(body->regs[body->items[15].operand[1]].name, "labels");
+	assert_int_equal(body->regs[body->items[15].operand[1]].offset, 16);
+	assert_int_equal(body->items[15].imm[1], 1);
+	pp_arena_destroy(built.arena);
+}
+
+static void long_titles_are_cut(void **state)
+{
+	(void)state;
+	struct built built = built_of(&tiny);
+	static const char *const names[] = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"};
+	static const uint32_t whole[] = {0};
+	built.spec->model.layers = PP_NEW_ARRAY(built.arena, struct pp_layer, 10);
+	built.spec->model.layer_count = 10;
+	built.spec->model.trains = false;
+	for (unsigned i = 0; i < 10; i++)
+		built.spec->model.layers[i] = fixture_custom(&tiny, names[i], (struct pp_custom){0});
+	build_bodies(&built, whole, 1, 1, FUSED);
+	assert_string_equal(built.program->stages[0].title, "a, b, c, d, e, f, g, h and 2 more");
+	pp_arena_destroy(built.arena);
+}
+
+/* Only custom layers: sleeps, filled messages, planned parameters; no data, no losses, no tail. */
+static void custom_model(void **state)
+{
+	(void)state;
+	struct built built = built_of(&tiny);
+	struct pp_custom work = {.params = 100, .activation = 1000, .output = 24, .time_f = 3000, .time_i = 2000, .time_w = 1000};
+	struct pp_layer layers[3] = {fixture_custom(&tiny, "a", work), fixture_custom(&tiny, "b", work), fixture_custom(&tiny, "c", work)};
+	layers[1].custom.time_w = 0;
+	static const uint32_t two[] = {0, 2};
+	built.spec->model.layers = layers;
+	built.spec->model.layer_count = 3;
+	built.spec->model.trains = false;
+	build_bodies(&built, two, 2, 2, MIXED);
+	const struct pp_program *program = built.program;
+	assert_instructions(&built, 0, PP_PHASE_F, "sleep #3000\nsleep #3000\nfill -> out\n");
+	assert_instructions(&built, 0, PP_PHASE_B, "sleep #2000\nsleep #3000\n");
+	assert_instructions(&built, 0, PP_PHASE_W, "sleep #1000\n");
+	assert_instructions(&built, 1, PP_PHASE_F, "sleep #3000\n");
+	assert_instructions(&built, 1, PP_PHASE_B, "sleep #3000\nfill -> din\n");
+	assert_instructions(&built, 1, PP_PHASE_W, "sleep #1000\n");
+	assert_int_equal(program->stages[0].out_count, 6);
+	assert_int_equal(program->stages[0].aux_bytes, 0);
+	assert_int_equal(program->stages[0].stash_bytes, 2 * 1024);
+	assert_int_equal(program->tensor_count, 0);
+	assert_int_equal(slot_bytes(program, 0, PP_SLOT_WEIGHT), 2 * 400);
+	assert_int_equal(slot_bytes(program, 0, PP_SLOT_GRAD), 2 * 400);
+	assert_int_equal(slot_bytes(program, 0, PP_SLOT_MOMENT), 2 * 800);
+	assert_int_equal(program->rank[1].slot_count, 4);
+	pp_arena_destroy(built.arena);
+}
+
+/* A custom layer among trained ones passes the hidden state and its gradient on; an empty stage copies both. */
+static void custom_layers_among_trained_ones(void **state)
+{
+	(void)state;
+	struct built built = built_of(&tiny);
+	struct pp_layer layers[6];
+	struct pp_custom work = {.activation = 64, .output = 4000, .time_f = 30, .time_i = 20, .time_w = 10};
+	memcpy(layers, built.spec->model.layers, 1 * sizeof *layers);
+	layers[1] = fixture_custom(&tiny, "cross", work);
+	memcpy(layers + 2, built.spec->model.layers + 2, 2 * sizeof *layers);
+	static const uint32_t first[] = {0, 2, 2};
+	built.spec->model.layers = layers;
+	built.spec->model.layer_count = 4; /* emb, cross, norm, head */
+	build_bodies(&built, first, 3, 3, MIXED);
+	assert_instructions(&built, 0, PP_PHASE_F, "embed ids emb.weight emb.position -> out #4\nsleep #30\n");
+	assert_instructions(&built, 0, PP_PHASE_B, "sleep #30\nembed_dw ids dout -> emb.weight.grad emb.position.grad #4\n");
+	assert_instructions(&built, 0, PP_PHASE_I, "sleep #20\ncopy dout -> emb.dy\n");
+	assert_instructions(&built, 0, PP_PHASE_W, "sleep #10\nembed_dw ids emb.dy -> emb.weight.grad emb.position.grad #4\n");
+	assert_int_equal(built.program->stages[0].stash_bytes, 64 + 128);
+	assert_int_equal(built.program->stages[0].out_count, 32);
+	assert_string_equal(built.program->stages[1].title, "empty");
+	assert_instructions(&built, 1, PP_PHASE_F, "copy in -> out\n");
+	assert_instructions(&built, 1, PP_PHASE_B, "copy dout -> din\n");
+	assert_instructions(&built, 1, PP_PHASE_W, "");
+	static const uint32_t whole[] = {0};
+	build_bodies(&built, whole, 1, 1, FUSED);
+	assert_instructions(&built, 0, PP_PHASE_F,
+	    "embed ids emb.weight emb.position -> norm.x #4\nsleep #30\nnorm norm.x norm.weight norm.bias -> head.x norm.mean norm.rstd #0\n"
+	    "linear head.x head.weight - -> head.logits\nxent head.logits labels -> head.logits loss #16 #0\n");
+	pp_arena_destroy(built.arena);
+}
+
+/* A custom layer before the embedding sends its own message; the embedding's stage answers with zeros. */
+static void custom_layer_before_the_embedding(void **state)
+{
+	(void)state;
+	struct built built = built_of(&tiny);
+	struct pp_layer layers[4];
+	layers[0] = fixture_custom(&tiny, "patch", (struct pp_custom){.output = 40, .time_f = 30, .time_i = 20, .time_w = 10});
+	layers[1] = built.spec->model.layers[0];
+	memcpy(layers + 2, built.spec->model.layers + 2, 2 * sizeof *layers);
+	static const uint32_t two[] = {0, 1};
+	built.spec->model.layers = layers;
+	built.spec->model.layer_count = 4;
+	build_bodies(&built, two, 2, 2, FUSED);
+	assert_int_equal(built.program->stages[0].out_count, 10);
+	assert_instructions(&built, 0, PP_PHASE_F, "sleep #30\nfill -> out\n");
+	assert_instructions(&built, 0, PP_PHASE_B, "sleep #30\n");
+	assert_instructions(&built, 1, PP_PHASE_B,
+	    "linear_dx head.logits head.weight -> norm.dy\n"
+	    "linear_dw head.logits head.x -> head.weight.grad -\n"
+	    "norm_dx norm.dy norm.x norm.weight norm.mean norm.rstd -> emb.dy #0\n"
+	    "norm_dw norm.dy norm.x norm.mean norm.rstd -> norm.weight.grad norm.bias.grad #0\n"
+	    "embed_dw ids emb.dy -> emb.weight.grad emb.position.grad #4\n"
+	    "fill -> din\n");
+	pp_arena_destroy(built.arena);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(forward_and_fused_backward),
 	    cmocka_unit_test(split_backward),
 	    cmocka_unit_test(registers_lie_where_the_layout_says),
+	    cmocka_unit_test(counts_are_what_bodies_do),
+	    cmocka_unit_test(stage_bytes_are_those_of_layers),
+	    cmocka_unit_test(tensors_of_a_model),
+	    cmocka_unit_test(tied_uses),
+	    cmocka_unit_test(sgd_has_no_moments),
+	    cmocka_unit_test(data_of_stages),
+	    cmocka_unit_test(long_titles_are_cut),
+	    cmocka_unit_test(custom_model),
+	    cmocka_unit_test(custom_layers_among_trained_ones),
+	    cmocka_unit_test(custom_layer_before_the_embedding),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
