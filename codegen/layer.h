@@ -4,9 +4,15 @@
 #ifndef PP_LAYER_H
 #define PP_LAYER_H
 
+#include "ir/diag.h"
 #include "ir/program.h"
 #include "ir/spec.h"
 #include "ir/stages.h"
+
+/* Whether every array of every layer can be planned: shapes and boundary messages fit 32 bits, and a microbatch keeps,
+ * like the parameters, at most 2^50 bytes in the whole model (E0312 at the layer). To be called before any of the
+ * functions below; only pp_layer_count does without. */
+bool pp_layers_check(struct pp_arena *arena, const struct pp_spec *spec, struct pp_diag *diag);
 
 /* Exact counts of one layer for one microbatch of `microbatch` samples in `dtype`. */
 void pp_layer_count(const struct pp_layer *layer, uint32_t microbatch, enum pp_dtype dtype, struct pp_layer_counts *counts);

@@ -31,7 +31,6 @@ static void count(const struct pp_layer *layer, const struct pp_shape *shape, st
 		counts->matmul_flops[phase] = times[phase] == PP_TIME_UNSET ? custom->flops : 0;
 		counts->fixed_ns[phase] = times[phase] == PP_TIME_UNSET ? 0 : times[phase];
 	}
-	counts->params = custom->params;
 	counts->output_bytes = custom->output;
 }
 

@@ -69,7 +69,34 @@ static uint64_t parameter_total(const struct pp_layer *layer)
 	uint64_t total = 0;
 	for (unsigned i = 0; i < PP_PARAMS_MAX; i++)
 		total = pp_plus(total, pp_times(params[i].rows, params[i].columns ? params[i].columns : 1));
-	return total;
+	return layer->kind == PP_LAYER_CUSTOM ? layer->custom.params : total;
+}
+
+bool pp_layers_check(struct pp_arena *arena, const struct pp_spec *spec, struct pp_diag *diag)
+{
+	const uint64_t most = 1ull << 50;
+	uint64_t kept = 0, params = 0;
+	for (uint32_t i = 0; i < spec->model.layer_count; i++) {
+		const struct pp_layer *layer = &spec->model.layers[i];
+		struct pp_shape shape = pp_shape_make(layer, spec->train.microbatch, (enum pp_dtype)spec->dtype);
+		struct pp_part_layout layout;
+		pp_part_layout_make(layer, &shape, true, &layout);
+		kept = pp_plus(kept, layout.bytes);
+		params = pp_plus(params, pp_times(parameter_total(layer), 16));
+		if (pp_layer_fits(layer, &shape) && kept <= most && params <= most)
+			continue;
+		const char *title = pp_layer_title(arena, layer);
+		struct pp_message *message;
+		if (kept > most)
+			message = pp_error(diag, "E0312", layer->span, "with layer `%s` a microbatch keeps more than 2^50 bytes of activations", title);
+		else if (params > most)
+			message = pp_error(diag, "E0312", layer->span, "with layer `%s` the parameters take more than 2^50 bytes", title);
+		else
+			message = pp_error(diag, "E0312", layer->span, "an array of layer `%s` has more than 2^32 - 1 rows, columns or elements", title);
+		pp_help(message, "use a smaller microbatch, seq or hidden, or fewer bytes in custom layers");
+		return false;
+	}
+	return true;
 }
 
 static void sum_backward(uint64_t phases[PP_PHASE_COUNT])

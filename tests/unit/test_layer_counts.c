@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <cmocka.h>
 
 struct fixture {
@@ -231,6 +232,41 @@ static void sizes_saturate(void **state)
 	assert_int_equal(counts.split_bytes, 0);
 }
 
+/* The check that goes before everything that plans arrays. */
+static void sizes_that_cannot_be_planned(void **state)
+{
+	(void)state;
+	static const char *const expected[] = {
+	    "",
+	    "error: an array of layer `block[1]` has more than 2^32 - 1 rows, columns or elements [E0312]\n",
+	    "error: with layer `block[0]` a microbatch keeps more than 2^50 bytes of activations [E0312]\n",
+	    "error: with layer `head` the parameters take more than 2^50 bytes [E0312]\n",
+	    "error: an array of layer `head` has more than 2^32 - 1 rows, columns or elements [E0312]\n",
+	};
+	for (unsigned i = 0; i < 5; i++) {
+		struct fixture f = priced(&demo_model);
+		struct pp_layer *layers = f.spec->model.layers;
+		if (i == 1)
+			layers[2].heads = layers[2].head_dim = 1u << 16;
+		else if (i == 2)
+			layers[1].ffn = layers[1].seq = 1u << 30;
+		else if (i == 3)
+			layers[6].padded_vocab = layers[6].hidden = 1u << 24;
+		else if (i == 4)
+			layers[6] = fixture_custom(&demo_model, "head", (struct pp_custom){.output = 1ull << 36});
+		struct pp_diag *diag = pp_diag_create(f.arena, pp_sources_create(f.arena));
+		assert_int_equal(pp_layers_check(f.arena, f.spec, diag), i == 0);
+		char *text = NULL;
+		size_t length = 0;
+		FILE *out = open_memstream(&text, &length);
+		pp_diag_print(diag, out, PP_DIAG_SHORT, false);
+		fclose(out);
+		assert_string_equal(text, expected[i]);
+		free(text);
+		pp_arena_destroy(f.arena);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -244,6 +280,7 @@ int main(void)
 	    cmocka_unit_test(custom_times_and_flops),
 	    cmocka_unit_test(tied_copies_by_rank),
 	    cmocka_unit_test(sizes_saturate),
+	    cmocka_unit_test(sizes_that_cannot_be_planned),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
