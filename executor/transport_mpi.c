@@ -59,6 +59,7 @@ struct pp_endpoint {
 	uint32_t *mine; /* channels that end here */
 	uint32_t mine_count;
 	struct pp_mpi_line *lines; /* by group */
+	uint32_t line_count;
 	struct pending_coll *colls;
 	uint32_t coll_count;
 	MPI_Request exchange, note_request;
@@ -419,6 +420,7 @@ static bool bind_lines(struct pp_endpoint *endpoint, const struct pp_program *pr
 	endpoint->lines = calloc((size_t)program->group_count + 1, sizeof *endpoint->lines);
 	if (!endpoint->colls || !endpoint->lines)
 		return false;
+	endpoint->line_count = program->group_count;
 	for (uint32_t i = 0; i < program->group_count; i++) {
 		const struct pp_group *group = &program->groups[i];
 		uint32_t position = is_solo(group) ? PP_NULL : pp_group_position(group, (uint32_t)endpoint->rank);
@@ -455,7 +457,7 @@ static void unbind(struct pp_endpoint *endpoint)
 		free(endpoint->channels[endpoint->mine[i]].posts);
 		free(endpoint->channels[endpoint->mine[i]].requests);
 	}
-	for (uint32_t i = 0; endpoint->lines && i < endpoint->program->group_count; i++) {
+	for (uint32_t i = 0; i < endpoint->line_count; i++) {
 		free(endpoint->lines[i].posts);
 		free(endpoint->lines[i].piece);
 	}
@@ -467,7 +469,7 @@ static void unbind(struct pp_endpoint *endpoint)
 	endpoint->mine = NULL;
 	endpoint->lines = NULL;
 	endpoint->colls = NULL;
-	endpoint->mine_count = endpoint->coll_count = 0;
+	endpoint->mine_count = endpoint->coll_count = endpoint->line_count = 0;
 }
 
 bool pp_mpi_bind(struct pp_endpoint *endpoint, const struct pp_program *program, const struct pp_transport_options *options,
