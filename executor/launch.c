@@ -3,6 +3,8 @@
 
 #include "transport_loop.h"
 
+#include "ir/simulate.h"
+
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -21,6 +23,17 @@ struct rank_thread {
 	bool ok;
 	atomic_bool done;
 };
+
+void pp_launch_predict(struct pp_launch *launch, const struct pp_program *program)
+{
+	struct pp_sim *sim = PP_NEW(launch->arena, struct pp_sim);
+	if (!pp_simulate(launch->arena, program, pp_program_find(program, "train"), PP_LAYOUT_CHANNEL, false, sim))
+		return;
+	launch->run.predicted = sim->makespan ? sim : NULL; /* no prices: nothing to compare with */
+	uint64_t step = sim->makespan + sim->tail;
+	if (step <= UINT64_MAX / 20 && 20 * step > launch->timeout)
+		launch->timeout = 20 * step;
+}
 
 int pp_launch_failed(const struct pp_loaded *loaded, const struct pp_status *status, bool print)
 {
@@ -139,6 +152,7 @@ int pp_launch_loop(struct pp_launch *launch)
 		return pp_launch_failed(&loaded, &status, true);
 	if (launch->announce)
 		fprintf(stderr, "piperun: not started by mpirun: %" PRIu32 " ranks run as threads of this process (--transport=loop)\n", loaded.program->ranks);
+	pp_launch_predict(launch, loaded.program);
 	struct pp_loop *loop = pp_loop_create(loaded.program, &launch->transport, &status);
 	if (!loop)
 		return pp_launch_failed(&loaded, &status, true);

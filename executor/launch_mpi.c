@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 /* What start checks share. */
@@ -64,13 +63,12 @@ static bool check_start(struct start *start, struct pp_status *status)
 	return agree(start, "checking memory", pp_check_memory(program, start->here, status), status);
 }
 
-/* End after a run that failed: the others get a moment to report too. */
+/* End after a run that failed. */
 static void leave(struct start *start, const struct pp_rank_run *run)
 {
 	fflush(stdout);
 	if (run->lost)
 		_exit(PP_EXIT_RUN);
-	nanosleep(&(struct timespec){0, 300000000}, NULL);
 	pp_mpi_abort(start->endpoint, PP_EXIT_RUN);
 }
 
@@ -78,6 +76,7 @@ static int run_rank(struct start *start, struct pp_status *status)
 {
 	struct pp_launch *launch = start->launch;
 	const struct pp_program *program = start->loaded.program;
+	pp_launch_predict(launch, program);
 	pp_watch_init(start->watch, program, start->rank, launch->timeout);
 	bool bound = pp_mpi_bind(start->endpoint, program, &launch->transport, status);
 	if (!agree(start, "opening channels", bound, status))
@@ -96,12 +95,21 @@ static int run_rank(struct start *start, struct pp_status *status)
 	return ok ? PP_EXIT_OK : pp_launch_failed(&(struct pp_loaded){0}, status, start->rank == 0);
 }
 
+/* What the launcher says, for reports until MPI has started. */
+static uint32_t expected_rank(void)
+{
+	const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+	if (!rank)
+		rank = getenv("PMI_RANK");
+	return rank ? (uint32_t)strtoul(rank, NULL, 10) : 0;
+}
+
 int pp_launch_mpi(struct pp_launch *launch)
 {
 	struct pp_status status;
 	struct pp_watch watch;
 	struct start start = {.launch = launch, .watch = &watch};
-	pp_watch_init(&watch, NULL, 0, launch->timeout);
+	pp_watch_init(&watch, NULL, expected_rank(), launch->timeout);
 	struct pp_sentry *sentry = pp_sentry_start(&watch, 1);
 	start.endpoint = pp_mpi_open(&status);
 	if (!start.endpoint)

@@ -64,7 +64,8 @@ struct pp_endpoint {
 	uint32_t coll_count;
 	MPI_Request exchange, note_request;
 	struct note note;
-	bool failed, told; /* told: by another rank's note */
+	bool failed, told;      /* told: by another rank's note */
+	uint32_t first_to_fail; /* lowest rank that sent one, or PP_NULL */
 	char failure[FAILURE_TEXT];
 };
 
@@ -92,16 +93,33 @@ static bool succeeded(struct pp_endpoint *endpoint, int error, const char *call)
 	return false;
 }
 
-static enum pp_progress pending(struct pp_endpoint *endpoint)
+static int listen(struct pp_endpoint *endpoint)
+{
+	return MPI_Irecv(&endpoint->note, (int)sizeof endpoint->note, MPI_BYTE, MPI_ANY_SOURCE, NOTE_TAG, endpoint->control,
+	                 &endpoint->note_request);
+}
+
+/* Has another rank given up? Listens on for further notes. */
+static void hear(struct pp_endpoint *endpoint)
 {
 	int arrived = 0;
-	if (!endpoint->failed && MPI_Test(&endpoint->note_request, &arrived, MPI_STATUS_IGNORE) == MPI_SUCCESS && arrived) {
-		char text[FAILURE_TEXT];
-		endpoint->note.text[NOTE_TEXT - 1] = '\0';
-		snprintf(text, sizeof text, "rank %" PRIu32 " gave up: %s", endpoint->note.rank, endpoint->note.text);
-		set_failure(endpoint, text);
+	if (MPI_Test(&endpoint->note_request, &arrived, MPI_STATUS_IGNORE) != MPI_SUCCESS || !arrived)
+		return;
+	char text[FAILURE_TEXT];
+	endpoint->note.text[NOTE_TEXT - 1] = '\0';
+	snprintf(text, sizeof text, "rank %" PRIu32 " gave up: %s", endpoint->note.rank, endpoint->note.text);
+	if (!endpoint->failed)
 		endpoint->told = true;
-	}
+	set_failure(endpoint, text);
+	if (endpoint->note.rank < endpoint->first_to_fail)
+		endpoint->first_to_fail = endpoint->note.rank;
+	listen(endpoint);
+}
+
+static enum pp_progress pending(struct pp_endpoint *endpoint)
+{
+	if (!endpoint->failed)
+		hear(endpoint);
 	return endpoint->failed ? PP_FAILED : PP_PENDING;
 }
 
@@ -340,6 +358,7 @@ struct pp_endpoint *pp_mpi_open(struct pp_status *status)
 		return NULL;
 	}
 	endpoint->exchange = endpoint->note_request = MPI_REQUEST_NULL;
+	endpoint->first_to_fail = PP_NULL;
 	MPI_Comm *comms[] = {&endpoint->data, &endpoint->sums, &endpoint->control};
 	bool ok = succeeded(endpoint, MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
 	for (size_t i = 0; ok && i < sizeof comms / sizeof *comms; i++)
@@ -347,10 +366,7 @@ struct pp_endpoint *pp_mpi_open(struct pp_status *status)
 		     succeeded(endpoint, MPI_Comm_set_errhandler(*comms[i], MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
 	ok = ok && succeeded(endpoint, MPI_Comm_rank(endpoint->control, &endpoint->rank), "MPI_Comm_rank") &&
 	     succeeded(endpoint, MPI_Comm_size(endpoint->control, &endpoint->ranks), "MPI_Comm_size") &&
-	     succeeded(endpoint,
-	               MPI_Irecv(&endpoint->note, (int)sizeof endpoint->note, MPI_BYTE, MPI_ANY_SOURCE, NOTE_TAG, endpoint->control,
-	                         &endpoint->note_request),
-	               "MPI_Irecv");
+	     succeeded(endpoint, listen(endpoint), "MPI_Irecv");
 	if (ok)
 		return endpoint;
 	pp_fail(status, PP_EXIT_ENVIRONMENT, "MPI does not start: %s", endpoint->failure);
@@ -502,9 +518,18 @@ void pp_mpi_close(struct pp_endpoint *endpoint)
 	free(endpoint);
 }
 
+/* One rank aborts, the lowest of those that gave up by themselves: several at once confuse launchers. The others wait to
+ * be ended, but not for ever. */
 void pp_mpi_abort(struct pp_endpoint *endpoint, int code)
 {
-	MPI_Abort(endpoint->control, code);
+	uint64_t start = pp_clock();
+	while (pp_clock() - start < GRACE_NS) {
+		hear(endpoint);
+		nanosleep(&(struct timespec){0, 1000000}, NULL);
+	}
+	if (!endpoint->told && (uint32_t)endpoint->rank < endpoint->first_to_fail)
+		MPI_Abort(endpoint->control, code);
+	nanosleep(&(struct timespec){3, 0}, NULL);
 	_exit(code);
 }
 

@@ -198,20 +198,44 @@ static void make_tail(struct builder *b, uint32_t rank)
 		add_instr(b, rank, PP_OP_WAITC, 0, 0)->a[0] = c;
 }
 
+/* The body of a phase that the program uses: it fills its output, as custom layers do. */
+static uint32_t add_body(struct builder *b, uint32_t s, enum pp_phase phase)
+{
+	struct pp_program *program = b->program;
+	bool forward = phase == PP_PHASE_F, writes = forward ? s + 1 < program->stage_count : s > 0 && phase != PP_PHASE_W;
+	struct pp_body *body = &program->bodies[program->body_count];
+	*body = (struct pp_body){.stage = s, .phase = (uint8_t)phase};
+	if (writes && b->sample->out_count) {
+		body->regs = PP_NEW(b->arena, struct pp_reg);
+		body->regs[0] = (struct pp_reg){.name = "y",
+		                                .base = forward ? PP_BASE_OUT : PP_BASE_DIN,
+		                                .dtype = PP_F32,
+		                                .type = PP_TYPE_R,
+		                                .slot = PP_NULL,
+		                                .rows = b->sample->out_count,
+		                                .columns = 1};
+		body->items = PP_NEW(b->arena, struct pp_body_instr);
+		body->items[0].op = PP_BODY_FILL;
+		for (unsigned i = 1; i < PP_BODY_OPERANDS_MAX; i++)
+			body->items[0].operand[i] = PP_NULL;
+		body->reg_count = body->count = 1;
+	}
+	return program->body_count++;
+}
+
 static void make_stages(struct builder *b)
 {
 	struct pp_program *program = b->program;
 	uint32_t stages = program->stage_count;
 	program->bodies = pp_arena_alloc(b->arena, (size_t)stages * PP_PHASE_COUNT, sizeof *program->bodies);
-	program->body_count = stages * PP_PHASE_COUNT;
 	program->uses = pp_arena_alloc(b->arena, stages, sizeof *program->uses);
 	program->tensors = pp_arena_alloc(b->arena, stages, sizeof *program->tensors);
 	for (uint32_t s = 0; s < stages; s++) {
 		struct pp_stage *stage = &program->stages[s];
 		*stage = (struct pp_stage){.rank = rank_of(b, s), .title = "custom", .out_count = s + 1 < stages ? b->sample->out_count : 0, .out_dtype = PP_F32};
 		for (uint32_t phase = 0; phase < PP_PHASE_COUNT; phase++) {
-			stage->body[phase] = s * PP_PHASE_COUNT + phase;
-			program->bodies[stage->body[phase]] = (struct pp_body){.stage = s, .phase = (uint8_t)phase};
+			bool used = phase == PP_PHASE_F || (phase == PP_PHASE_B) == !b->sample->split;
+			stage->body[phase] = used ? add_body(b, s, (enum pp_phase)phase) : PP_NULL;
 		}
 		if (!b->sample->grad_count)
 			continue;

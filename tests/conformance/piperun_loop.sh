@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# piperun without MPI: command line, refusals, faults, signals. Usage: piperun_loop.sh BIN
+BIN=$1
+. "$(dirname "$0")/check.sh"
+unset OMPI_COMM_WORLD_SIZE PMI_SIZE
+"$BIN/write_sample" 4 1 4 16 >"$work/four.pps"
+
+run fine 0 "$BIN/piperun" "$work/four.pps" --steps=2 --metrics="$work/m.jsonl" --trace="$work/t.json"
+lines fine 1 '^piperun: not started by mpirun: 4 ranks run as threads of this process \(--transport=loop\)$'
+[ "$(grep -c '"schema": "piperun.step/1", "step": ' "$work/m.jsonl")" = 2 ] || { echo "metrics: want two lines"; failures=1; }
+[ "$(grep -c '"ph": "X"' "$work/t.json")" -gt 200 ] || { echo "trace: want more than 200 slices"; failures=1; }
+
+run quiet 0 "$BIN/piperun" -q "$work/four.pps" --transport=loop --jitter=3 --check-identity --sync-send
+[ -s "$work/quiet.out" ] && { echo "quiet: want no output"; failures=1; }
+lines quiet 0 .
+
+run later 2 "$BIN/piperun" --resume=x "$work/four.pps"
+lines later 1 '^piperun: --resume is not supported yet$'
+run operands 2 "$BIN/piperun"
+lines operands 1 '^piperun: want one program to run, got 0; see piperun --help$'
+run threads 2 "$BIN/piperun" --threads=2 "$work/four.pps"
+run missing 3 "$BIN/piperun" "$work/none.ppx"
+lines missing 1 '^piperun: cannot open .*/none.ppx: No such file or directory$'
+run processes 2 env OMPI_COMM_WORLD_SIZE=4 "$BIN/piperun" --transport=loop "$work/four.pps"
+
+# A program that is not proven does not run.
+sed 's/fwd s1 m0/fwd s1 m1/' "$work/four.pps" >"$work/twice.pps"
+run unproven 1 "$BIN/piperun" "$work/twice.pps"
+lines unproven 1 '^error\[V2\]: rank 1, instruction 9 `fwd s1 m1` reads `in` from recv.0 and expects act s0 m1'
+
+# No offsets: refused, with advice.
+sed -E 's/^(slot .*) at [0-9]+$/\1/' "$work/four.pps" >"$work/unplaced.pps"
+run unplaced 3 "$BIN/piperun" "$work/unplaced.pps"
+lines unplaced 1 '64 slots have no offset in the arena; plan them with `pipec build'
+
+# Field case B40 on threads: a rank that leaves silently, fails, or sleeps for ever.
+for fault in exit fail sleep; do
+  run "$fault" 5 env PP_FAULT=2:8:$fault timeout -k 5 20 "$BIN/piperun" -q --timeout=1 "$work/four.pps"
+  for rank in 0 1 3; do
+    lines "$fault" 1 "^piperun: rank $rank "
+  done
+done
+for fault in exit sleep; do
+  lines "$fault" 1 '^piperun: rank 1 waits: wait c3 #0 for recv c3 #0 .* from rank 2 \(step 1, instruction 21 of 40, for 1\.[0-9] s\); last finished: send'
+  lines "$fault" 1 '^piperun: rank 3 waits: wait c4 #0 for recv c4 #0 .* from rank 2 '
+done
+lines exit 0 'rank 2 waits'
+lines fail 1 '^piperun: rank 2 waits: .*; planted fault: failure at instruction 9$'
+lines fail 3 '; rank 2 gave up: planted fault: failure at instruction 9$'
+lines sleep 1 '^piperun: rank 2 .*; did not stop$'
+
+# Signals: every rank says where it is, also one that sleeps.
+PP_FAULT=2:8:sleep "$BIN/piperun" -q "$work/four.pps" 2>"$work/term.err" &
+pid=$!
+for _ in $(seq 100); do
+  grep -q State:.*S "/proc/$pid/status" && [ "$(ls "/proc/$pid/task" | wc -l)" -ge 5 ] && break
+  sleep 0.1
+done
+sleep 0.5
+kill -TERM $pid
+wait $pid
+[ $? = 5 ] || { echo "term: want exit code 5"; failures=1; }
+lines term 4 '^piperun: rank [0-3] waits: .*; stopped by SIGTERM$'
+finish

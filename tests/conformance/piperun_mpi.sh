@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# piperun under mpirun: start checks (field case B39) and lost ranks (B40). Usage: piperun_mpi.sh BIN MPIRUN
+BIN=$1
+MPIRUN=$2
+. "$(dirname "$0")/check.sh"
+"$BIN/write_sample" 4 1 4 16 >"$work/four.pps"
+"$BIN/write_sample" 4 1 4 32 >"$work/other.pps"
+
+for ranks in 1 3 6; do
+  run "start_$ranks" 3 timeout -k 5 10 "$MPIRUN" -n $ranks "$BIN/piperun" "$work/four.pps"
+  lines "start_$ranks" 1 "^error\[E0901\]: program wants 4 ranks, mpirun started $ranks; use \`mpirun -n 4\`\$"
+done
+
+cat >"$work/differ" <<SCRIPT
+#!/bin/sh
+case \$OMPI_COMM_WORLD_RANK\$PMI_RANK in
+3) exec "$BIN/piperun" "$work/other.pps" ;;
+*) exec "$BIN/piperun" "$work/four.pps" ;;
+esac
+SCRIPT
+chmod +x "$work/differ"
+run differ 3 timeout -k 5 10 "$MPIRUN" -n 4 "$work/differ"
+lines differ 1 '^error\[E0902\]: rank 3 loaded a different program \(hash [0-9a-f]{16}, rank 0 has [0-9a-f]{16}\)$'
+
+head -c 400 "$work/four.pps" >"$work/broken.pps"
+run broken 1 timeout -k 5 10 "$MPIRUN" -n 4 "$BIN/piperun" "$work/broken.pps"
+lines broken 1 '^error\[E1'
+
+run fine 0 timeout -k 5 20 "$MPIRUN" -n 4 "$BIN/piperun" -q "$work/four.pps" --steps=2 --sync-send --check-identity --jitter=5 --trace="$work/t.json"
+lines fine 0 '^piperun'
+[ "$(grep -c '"ph": "X"' "$work/t.json")" -gt 200 ] || { echo "trace: want more than 200 slices"; failures=1; }
+
+for fault in exit fail sleep; do
+  run "$fault" 5 env PP_FAULT=2:8:$fault timeout -k 5 30 "$MPIRUN" -n 4 "$BIN/piperun" -q --timeout=1 "$work/four.pps"
+done
+# After an exit the launcher kills the others and may drop what they still say, so only the other two are looked at.
+for rank in 0 1 3; do
+  lines fail 1 "^piperun: rank $rank .*; rank 2 gave up: planted fault: failure at instruction 9\$"
+  lines sleep 1 "^piperun: rank $rank waits: .* \(step 1, .*, for [0-9.]+ s\); last finished: .*(waited longer than 1 s|rank [013] gave up)" 
+done
+lines fail 1 '^piperun: rank 2 .*; planted fault: failure at instruction 9$'
+finish
