@@ -262,13 +262,53 @@ static void too_large(void **state)
 	               "[E0623]\n");
 }
 
+/* xorshift: the same texts on every machine. */
+static uint32_t next_random(uint32_t *seed)
+{
+	*seed ^= *seed << 13;
+	*seed ^= *seed >> 17;
+	*seed ^= *seed << 5;
+	return *seed;
+}
+
+/* Any pattern of the language ends with a schedule that is right, or with a message. */
+static void random_patterns(void **state)
+{
+	(void)state;
+	static const char *const words[] = {
+		"F", "F", "B", "B", "I", "W", "F*m", "B*m", "F.1", "B.1", "W.1", "F&B", "F0", "B1", "0F0", "1B0", "F[r]", "F[0..m-1]", "_", "(F B)*m",
+		"(F B)*(m-2)", "|", "weave 1 {F*m} {B*m}", "weave (m-p) {F*m B} {B}", "for c in 0..v-1 { F.c*m }", "for c in 0..v-1 { B.(v-1-c)*m }",
+		"for i in 0..m-1 { F[i] B[i] }", "F*1000000000000", "I*m", "W*m", "(I W)*m",
+	};
+	static const enum pp_place places[] = {PP_PLACE_LOOP, PP_PLACE_V, PP_PLACE_LINEAR};
+	uint32_t seed = 11, accepted = 0;
+	for (int round = 0; round < 6000; round++) {
+		char body[1024];
+		size_t length = (size_t)snprintf(body, sizeof body, next_random(&seed) % 4 ? "order for r { " : "order { ");
+		for (uint32_t i = 0, count = 1 + next_random(&seed) % 3; i < count; i++) {
+			const char *word = words[next_random(&seed) % (sizeof words / sizeof words[0])];
+			length += (size_t)snprintf(body + length, sizeof body - length, "%s ", word);
+		}
+		snprintf(body + length, sizeof body - length, "}");
+		struct shape shape = {.p = 1 + next_random(&seed) % 3, .v = 1 + next_random(&seed) % 2, .m = 1 + next_random(&seed) % 3,
+		                      .place = places[next_random(&seed) % 3]};
+		struct expanded x = expand_text(body, shape);
+		assert_int_equal(x.ok, pp_diag_ok(x.diag));
+		if (x.ok && makespan_of(&x) == 0)
+			fail_msg("accepted, but never ends: %s", body);
+		accepted += x.ok;
+		expanded_free(&x);
+	}
+	assert_in_range(accepted, 100, 6000);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(rows_and_numbers), cmocka_unit_test(split_backward), cmocka_unit_test(zero_bubble_rows), cmocka_unit_test(chunks),
 		cmocka_unit_test(weaves), cmocka_unit_test(pairs), cmocka_unit_test(interleaved_row_is_the_library_one),
 		cmocka_unit_test(wrong_counts), cmocka_unit_test(wrong_repeats), cmocka_unit_test(wrong_actions), cmocka_unit_test(wrong_order),
-		cmocka_unit_test(too_large),
+		cmocka_unit_test(too_large), cmocka_unit_test(random_patterns),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
