@@ -141,12 +141,18 @@ static bool reg_end(const struct pp_reg *reg, uint64_t *end)
 
 /* ---- registers ----------------------------------------------------------------------------------------------------- */
 
-static bool boundary_dtype_check(const struct verifier *v, const struct pp_body_check *check, const struct pp_reg *reg)
+/* What crosses a stage's boundary has the dtype of the boundary and is no partial sum. */
+static bool boundary_check(const struct verifier *v, const struct pp_body_check *check, const struct pp_reg *reg)
 {
 	bool input = reg->base == PP_BASE_IN || reg->base == PP_BASE_DIN;
 	bool output = reg->base == PP_BASE_OUT || reg->base == PP_BASE_DOUT;
 	if (!input && !output)
 		return true;
+	if (reg->type == PP_TYPE_P) {
+		body_complain(check, "register %s on %s holds partial sums (type P); reduce them over the tensor-parallel group first",
+		              reg->name, pp_base_name[reg->base]);
+		return false;
+	}
 	uint8_t wanted = v->program->stages[check->body->stage - (input ? 1 : 0)].out_dtype;
 	if (reg->dtype == wanted)
 		return true;
@@ -231,7 +237,7 @@ static bool reg_check(const struct verifier *v, const struct pp_body_check *chec
 		              pp_reg_shape_text(reg, shape), reg->offset, pp_base_name[reg->base], limit);
 		return false;
 	}
-	return boundary_dtype_check(v, check, reg);
+	return boundary_check(v, check, reg);
 }
 
 /* ---- values ---------------------------------------------------------------------------------------------------------- */
