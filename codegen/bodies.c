@@ -50,8 +50,12 @@ static bool is_trained(const struct stage_build *build, uint32_t i)
 
 static uint32_t flow_reg(struct stage_build *build, const char *name, enum pp_base base, const struct pp_flow *flow)
 {
-	return pp_body_reg(&build->body, (struct pp_reg){.name = name, .base = (uint8_t)base, .dtype = flow->dtype, .slot = PP_NULL,
-	                                                 .rows = (uint32_t)flow->rows, .columns = (uint32_t)flow->columns});
+	return pp_body_reg(&build->body, (struct pp_reg){.name = name,
+	                                                 .base = (uint8_t)base,
+	                                                 .dtype = flow->dtype,
+	                                                 .slot = PP_NULL,
+	                                                 .rows = (uint32_t)flow->rows,
+	                                                 .columns = (uint32_t)flow->columns});
 }
 
 /* Token ids, labels and the loss entry; ids stand before labels where a stage has both. */
@@ -69,8 +73,10 @@ static void data_regs(struct stage_build *build)
 	if (stage->loads_labels) {
 		reg.name = "labels";
 		build->labels = pp_body_reg(&build->body, reg);
-		build->loss = pp_body_reg(&build->body, (struct pp_reg){.name = "loss", .base = PP_BASE_LOSS, .dtype = PP_F64,
-		                                                        .slot = PP_NULL, .rows = 2, .columns = 1});
+		build->loss = pp_body_reg(
+		    &build->body,
+		    (struct pp_reg){
+		        .name = "loss", .base = PP_BASE_LOSS, .dtype = PP_F64, .slot = PP_NULL, .rows = 2, .columns = 1});
 	}
 }
 
@@ -195,7 +201,8 @@ static uint32_t gradient_take(struct stage_build *build, uint32_t i, uint32_t va
 static void backward_write(struct stage_build *build)
 {
 	bool weights_only = build->body.phase == PP_PHASE_W;
-	bool takes = !weights_only && build->out.kind == PP_FLOW_HIDDEN, gives = !weights_only && build->in.kind != PP_FLOW_NONE;
+	bool takes = !weights_only && build->out.kind == PP_FLOW_HIDDEN,
+	     gives = !weights_only && build->in.kind != PP_FLOW_NONE;
 	uint32_t dout = takes ? flow_reg(build, "dout", PP_BASE_DOUT, &build->out) : PP_NULL;
 	uint32_t din = gives ? flow_reg(build, "din", PP_BASE_DIN, &build->in) : PP_NULL;
 	uint32_t value = dout;
@@ -230,13 +237,15 @@ static const char *title_make(struct pp_arena *arena, const struct pp_layer *lay
 		if (groups == 8)
 			return pp_arena_printf(arena, "%s and %u more", title, count - i);
 		for (end = i + 1; end < count && layers[i].indexed && layers[end].indexed &&
-		                  strcmp(layers[end].name, layers[i].name) == 0 && layers[end].index == layers[i].index + (end - i);)
+		                  strcmp(layers[end].name, layers[i].name) == 0 &&
+		                  layers[end].index == layers[i].index + (end - i);)
 			end++;
 		const char *separator = i ? ", " : "";
 		if (end - i == 1)
 			title = pp_arena_printf(arena, "%s%s%s", title, separator, pp_layer_title(arena, &layers[i]));
 		else
-			title = pp_arena_printf(arena, "%s%s%s[%u..%u]", title, separator, layers[i].name, layers[i].index, layers[end - 1].index);
+			title = pp_arena_printf(arena, "%s%s%s[%u..%u]", title, separator, layers[i].name, layers[i].index,
+			                        layers[end - 1].index);
 	}
 	return title;
 }
@@ -271,7 +280,8 @@ static void stage_measure(struct stage_build *build, struct pp_stage *stage)
 		stage->loads_tokens |= layer_at(build, i)->kind == PP_LAYER_EMBEDDING;
 		stage->loads_labels |= layer_at(build, i)->kind == PP_LAYER_HEAD;
 	}
-	stage->aux_bytes = tokens * pp_dtype_size[PP_I32] * ((stage->loads_tokens ? 1u : 0u) + (stage->loads_labels ? 1u : 0u));
+	stage->aux_bytes =
+	    tokens * pp_dtype_size[PP_I32] * ((stage->loads_tokens ? 1u : 0u) + (stage->loads_labels ? 1u : 0u));
 }
 
 static void stage_fill(struct stage_build *build, struct pp_stage *stage)
@@ -342,7 +352,8 @@ static void workspaces_make(struct pp_program *program)
 	}
 }
 
-void pp_bodies_build(struct pp_program *program, const struct pp_spec *spec, const struct pp_stages *stages, const uint8_t *phases)
+void pp_bodies_build(struct pp_program *program, const struct pp_spec *spec, const struct pp_stages *stages,
+                     const uint8_t *phases)
 {
 	struct stage_build build = {.program = program, .spec = spec, .stages = stages};
 	build_begin(&build, ranks_and_stages_make(program, stages));
@@ -362,7 +373,7 @@ void pp_bodies_build(struct pp_program *program, const struct pp_spec *spec, con
 	workspaces_make(program);
 }
 
-/* ---- one layer, for its counts ------------------------------------------------------------------------------------ */
+/* ---- one layer, for its counts ------------------------------------------------------------------- */
 
 /* The layer between two norms, whose own backward takes no more than any layer's: two gradients of the hidden state. */
 uint64_t pp_layer_work_bytes(const struct pp_layer *layer, uint32_t microbatch, enum pp_dtype dtype)
@@ -374,7 +385,8 @@ uint64_t pp_layer_work_bytes(const struct pp_layer *layer, uint32_t microbatch, 
 	uint64_t ticks[3][PP_PHASE_COUNT] = {0};
 	norm.kind = PP_LAYER_NORM;
 	norm.name = "before";
-	struct pp_spec spec = {.dtype = (uint8_t)dtype, .train = {.microbatch = microbatch}, .model = {.layers = layers, .seq = layer->seq}};
+	struct pp_spec spec = {
+	    .dtype = (uint8_t)dtype, .train = {.microbatch = microbatch}, .model = {.layers = layers, .seq = layer->seq}};
 	if (kind->wants_input)
 		layers[spec.model.layer_count++] = norm;
 	layers[spec.model.layer_count] = *layer;

@@ -162,8 +162,12 @@ void pp_body_finish(struct pp_body_builder *body, struct pp_body *out)
 	uint64_t work_bytes = workspace_place(body, lives, scratch);
 	unused_drop(body, lives, scratch);
 	pp_arena_destroy(scratch);
-	*out = (struct pp_body){.stage = body->stage, .phase = (uint8_t)body->phase, .regs = body->regs,
-	                        .reg_count = (uint32_t)body->reg_count, .items = body->items, .count = (uint32_t)body->count,
+	*out = (struct pp_body){.stage = body->stage,
+	                        .phase = (uint8_t)body->phase,
+	                        .regs = body->regs,
+	                        .reg_count = (uint32_t)body->reg_count,
+	                        .items = body->items,
+	                        .count = (uint32_t)body->count,
 	                        .work_bytes = work_bytes};
 }
 
@@ -180,28 +184,30 @@ uint32_t pp_part(struct pp_layer_build *build, unsigned index)
 	if (part->rows == 0 || build->part_reg[index] != PP_NULL)
 		return build->part_reg[index];
 	bool in_workspace = part->weight_pass && build->body->phase == PP_PHASE_B;
-	build->part_reg[index] = pp_body_reg(build->body, (struct pp_reg){
-	    .name = name_of(build, part->name),
-	    .base = in_workspace ? PP_BASE_WORK : PP_BASE_STASH,
-	    .dtype = part->dtype,
-	    .slot = PP_NULL,
-	    .rows = (uint32_t)part->rows,
-	    .columns = (uint32_t)part->columns,
-	    .offset = in_workspace ? 0 : build->stash_offset + build->layout.offset[index],
-	});
+	build->part_reg[index] =
+	    pp_body_reg(build->body, (struct pp_reg){
+	                                 .name = name_of(build, part->name),
+	                                 .base = in_workspace ? PP_BASE_WORK : PP_BASE_STASH,
+	                                 .dtype = part->dtype,
+	                                 .slot = PP_NULL,
+	                                 .rows = (uint32_t)part->rows,
+	                                 .columns = (uint32_t)part->columns,
+	                                 .offset = in_workspace ? 0 : build->stash_offset + build->layout.offset[index],
+	                             });
 	return build->part_reg[index];
 }
 
 static uint32_t parameter_reg(struct pp_layer_build *build, const struct pp_param *param, bool grad, uint32_t slot)
 {
 	return pp_body_reg(build->body, (struct pp_reg){
-	    .name = pp_arena_printf(build->body->arena, "%s.%s%s", build->prefix, param->suffix, grad ? ".grad" : ""),
-	    .base = grad ? PP_BASE_GRAD : PP_BASE_WEIGHT,
-	    .dtype = (uint8_t)(grad ? PP_F32 : build->shape.dtype),
-	    .slot = slot,
-	    .rows = (uint32_t)param->rows,
-	    .columns = param->columns ? (uint32_t)param->columns : 1,
-	});
+	                                    .name = pp_arena_printf(build->body->arena, "%s.%s%s", build->prefix,
+	                                                            param->suffix, grad ? ".grad" : ""),
+	                                    .base = grad ? PP_BASE_GRAD : PP_BASE_WEIGHT,
+	                                    .dtype = (uint8_t)(grad ? PP_F32 : build->shape.dtype),
+	                                    .slot = slot,
+	                                    .rows = (uint32_t)param->rows,
+	                                    .columns = param->columns ? (uint32_t)param->columns : 1,
+	                                });
 }
 
 uint32_t pp_weight(struct pp_layer_build *build, unsigned param)
@@ -220,9 +226,12 @@ uint32_t pp_grad(struct pp_layer_build *build, unsigned param)
 
 uint32_t pp_temporary(struct pp_layer_build *build, const char *name, uint64_t columns)
 {
-	return pp_body_reg(build->body, (struct pp_reg){.name = name_of(build, name), .base = PP_BASE_WORK,
-	                                                .dtype = (uint8_t)build->shape.dtype, .slot = PP_NULL,
-	                                                .rows = (uint32_t)build->shape.tokens, .columns = (uint32_t)columns});
+	return pp_body_reg(build->body, (struct pp_reg){.name = name_of(build, name),
+	                                                .base = PP_BASE_WORK,
+	                                                .dtype = (uint8_t)build->shape.dtype,
+	                                                .slot = PP_NULL,
+	                                                .rows = (uint32_t)build->shape.tokens,
+	                                                .columns = (uint32_t)columns});
 }
 
 void pp_emit_dx(struct pp_layer_build *build, struct pp_body_instr instr)
@@ -239,7 +248,9 @@ void pp_emit_dw(struct pp_layer_build *build, struct pp_body_instr instr)
 
 void pp_linear(struct pp_layer_build *build, unsigned param, uint32_t x, uint32_t y)
 {
-	pp_body_emit(build->body, (struct pp_body_instr){.op = PP_BODY_LINEAR, .operand = {x, pp_weight(build, param), pp_weight(build, param + 1), y}});
+	pp_body_emit(build->body,
+	             (struct pp_body_instr){.op = PP_BODY_LINEAR,
+	                                    .operand = {x, pp_weight(build, param), pp_weight(build, param + 1), y}});
 }
 
 void pp_linear_dx(struct pp_layer_build *build, unsigned param, uint32_t dy, uint32_t dx)
@@ -249,29 +260,31 @@ void pp_linear_dx(struct pp_layer_build *build, unsigned param, uint32_t dy, uin
 
 void pp_linear_dw(struct pp_layer_build *build, unsigned param, uint32_t dy, uint32_t x)
 {
-	pp_emit_dw(build, (struct pp_body_instr){.op = PP_BODY_LINEAR_DW, .operand = {dy, x, pp_grad(build, param), pp_grad(build, param + 1)}});
+	pp_emit_dw(build, (struct pp_body_instr){.op = PP_BODY_LINEAR_DW,
+	                                         .operand = {dy, x, pp_grad(build, param), pp_grad(build, param + 1)}});
 }
 
 void pp_norm(struct pp_layer_build *build, unsigned param, unsigned mean, uint32_t x, uint32_t y)
 {
-	pp_body_emit(build->body, (struct pp_body_instr){
-	    .op = PP_BODY_NORM,
-	    .operand = {x, pp_weight(build, param), pp_weight(build, param + 1), y, pp_part(build, mean), pp_part(build, mean + 1)},
-	    .imm = {build->layer->rms}});
+	pp_body_emit(build->body,
+	             (struct pp_body_instr){.op = PP_BODY_NORM,
+	                                    .operand = {x, pp_weight(build, param), pp_weight(build, param + 1), y,
+	                                                pp_part(build, mean), pp_part(build, mean + 1)},
+	                                    .imm = {build->layer->rms}});
 }
 
 void pp_norm_dx(struct pp_layer_build *build, unsigned param, unsigned mean, uint32_t dy, uint32_t x, uint32_t dx)
 {
-	pp_emit_dx(build, (struct pp_body_instr){
-	    .op = PP_BODY_NORM_DX,
-	    .operand = {dy, x, pp_weight(build, param), pp_part(build, mean), pp_part(build, mean + 1), dx},
-	    .imm = {build->layer->rms}});
+	pp_emit_dx(build, (struct pp_body_instr){.op = PP_BODY_NORM_DX,
+	                                         .operand = {dy, x, pp_weight(build, param), pp_part(build, mean),
+	                                                     pp_part(build, mean + 1), dx},
+	                                         .imm = {build->layer->rms}});
 }
 
 void pp_norm_dw(struct pp_layer_build *build, unsigned param, unsigned mean, uint32_t dy, uint32_t x)
 {
-	pp_emit_dw(build, (struct pp_body_instr){
-	    .op = PP_BODY_NORM_DW,
-	    .operand = {dy, x, pp_part(build, mean), pp_part(build, mean + 1), pp_grad(build, param), pp_grad(build, param + 1)},
-	    .imm = {build->layer->rms}});
+	pp_emit_dw(build, (struct pp_body_instr){.op = PP_BODY_NORM_DW,
+	                                         .operand = {dy, x, pp_part(build, mean), pp_part(build, mean + 1),
+	                                                     pp_grad(build, param), pp_grad(build, param + 1)},
+	                                         .imm = {build->layer->rms}});
 }

@@ -30,16 +30,16 @@ struct pp_layer_build {
 	struct pp_body_builder *body;
 	const struct pp_layer *layer;
 	struct pp_shape shape;
-	const char *prefix;              /* of names: block.3 */
-	struct pp_part_layout layout;    /* of the stage's stash form */
-	uint64_t stash_offset;           /* of the layer's share */
+	const char *prefix;           /* of names: block.3 */
+	struct pp_part_layout layout; /* of the stage's stash form */
+	uint64_t stash_offset;        /* of the layer's share */
 	struct pp_param params[PP_PARAMS_MAX];
 	uint32_t weight_slot[PP_PARAMS_MAX], grad_slot[PP_PARAMS_MAX];
 	uint32_t part_reg[PP_PARTS_MAX], weight_reg[PP_PARAMS_MAX], grad_reg[PP_PARAMS_MAX]; /* made on demand */
-	uint32_t input, output;          /* F: values; output PP_NULL: the kind has none */
-	uint32_t dy, dx;                 /* backward: gradients of output and input; dx PP_NULL: not wanted */
+	uint32_t input, output; /* F: values; output PP_NULL: the kind has none */
+	uint32_t dy, dx;        /* backward: gradients of output and input; dx PP_NULL: not wanted */
 	uint32_t ids, labels, loss;
-	const uint64_t *ticks;           /* per phase, for custom layers */
+	const uint64_t *ticks; /* per phase, for custom layers */
 	bool mb_mean;
 };
 

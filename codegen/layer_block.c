@@ -5,15 +5,18 @@
 #include "body_builder.h"
 #include "layer_traffic.h"
 
+/* clang-format off */
 enum {
 	NORM1_WEIGHT, NORM1_BIAS, Q_WEIGHT, Q_BIAS, K_WEIGHT, K_BIAS, V_WEIGHT, V_BIAS, O_WEIGHT, O_BIAS,
 	NORM2_WEIGHT, NORM2_BIAS, FC1_WEIGHT, FC1_BIAS, FC2_WEIGHT, FC2_BIAS, PARAM_COUNT
 };
 enum {
-	X, MEAN1, RSTD1, N1, Q, K, V, O, LSE, X2, MEAN2, RSTD2, N2, F, G, /* written by F */
-	DY, DF, DN2, DX2, DQ, DK, DV, DN1, PART_COUNT                      /* output gradients, for W */
+	X, MEAN1, RSTD1, N1, Q, K, V, O, LSE, X2, MEAN2, RSTD2, N2, F, G, /* kept by F */
+	DY, DF, DN2, DX2, DQ, DK, DV, DN1, PART_COUNT                     /* output gradients, for W */
 };
-_Static_assert((int)PARAM_COUNT <= (int)PP_PARAMS_MAX && (int)PART_COUNT <= (int)PP_PARTS_MAX, "the lists are long enough");
+/* clang-format on */
+_Static_assert((int)PARAM_COUNT <= (int)PP_PARAMS_MAX && (int)PART_COUNT <= (int)PP_PARTS_MAX,
+               "the lists are long enough");
 
 static uint64_t query_width(const struct pp_layer *layer)
 {
@@ -29,7 +32,8 @@ static void norm_params(const struct pp_layer *layer, const char *weight, const 
 {
 	list[0] = (struct pp_param){.suffix = weight, .rows = layer->hidden, .init = PP_INIT_ONE, .shard = PP_NOT_SHARDED};
 	if (pp_norm_has_beta(layer))
-		list[1] = (struct pp_param){.suffix = bias, .rows = layer->hidden, .init = PP_INIT_ZERO, .shard = PP_NOT_SHARDED};
+		list[1] =
+		    (struct pp_param){.suffix = bias, .rows = layer->hidden, .init = PP_INIT_ZERO, .shard = PP_NOT_SHARDED};
 }
 
 /* A projection [outputs, inputs]: column-parallel splits its outputs over tp, row-parallel its inputs and leaves the
@@ -37,11 +41,15 @@ static void norm_params(const struct pp_layer *layer, const char *weight, const 
 static void linear_params(const struct pp_layer *layer, const char *weight, const char *bias, uint64_t outputs,
                           uint64_t inputs, bool row_parallel, struct pp_param *list)
 {
-	list[0] = (struct pp_param){.suffix = weight, .rows = outputs, .columns = inputs, .init = PP_INIT_NORMAL,
-	                            .shard = row_parallel ? 1 : 0, .residual = row_parallel};
+	list[0] = (struct pp_param){.suffix = weight,
+	                            .rows = outputs,
+	                            .columns = inputs,
+	                            .init = PP_INIT_NORMAL,
+	                            .shard = row_parallel ? 1 : 0,
+	                            .residual = row_parallel};
 	if (layer->bias)
-		list[1] = (struct pp_param){.suffix = bias, .rows = outputs, .init = PP_INIT_ZERO,
-		                            .shard = row_parallel ? PP_NOT_SHARDED : 0};
+		list[1] = (struct pp_param){
+		    .suffix = bias, .rows = outputs, .init = PP_INIT_ZERO, .shard = row_parallel ? PP_NOT_SHARDED : 0};
 }
 
 /* Attention h(q+2w)+q*h, MLP 2*h*f, two norms of 2h, biases q+2w+h and f+h (cost model 1.1). */
@@ -94,9 +102,12 @@ static void parts(const struct pp_layer *layer, const struct pp_shape *shape, st
 	};
 	for (unsigned i = 0; i < PART_COUNT; i++) {
 		bool statistic = i == MEAN1 || i == RSTD1 || i == MEAN2 || i == RSTD2 || i == LSE;
-		list[i] = (struct pp_part){.name = table[i].name, .rows = table[i].columns ? shape->tokens : 0,
-		                           .columns = table[i].columns, .dtype = (uint8_t)(statistic ? PP_F32 : shape->dtype),
-		                           .weight_pass = i >= DY, .over = table[i].over};
+		list[i] = (struct pp_part){.name = table[i].name,
+		                           .rows = table[i].columns ? shape->tokens : 0,
+		                           .columns = table[i].columns,
+		                           .dtype = (uint8_t)(statistic ? PP_F32 : shape->dtype),
+		                           .weight_pass = i >= DY,
+		                           .over = table[i].over};
 	}
 }
 
@@ -121,8 +132,8 @@ static void count(const struct pp_layer *layer, const struct pp_shape *shape, st
 {
 	count_flops(layer, shape, counts);
 	uint64_t sum = pp_traffic_rows(shape, 3, layer->hidden);
-	counts->memory_bytes[PP_PHASE_F] = pp_plus(pp_times(2, pp_plus(pp_traffic_norm(layer, shape), sum)),
-	                                           pp_traffic_rows(shape, 2, layer->ffn));
+	counts->memory_bytes[PP_PHASE_F] =
+	    pp_plus(pp_times(2, pp_plus(pp_traffic_norm(layer, shape), sum)), pp_traffic_rows(shape, 2, layer->ffn));
 	counts->memory_bytes[PP_PHASE_I] = pp_plus(pp_plus(pp_times(2, pp_traffic_norm_dx(layer, shape)), pp_times(4, sum)),
 	                                           pp_traffic_rows(shape, 3, layer->ffn));
 	counts->memory_bytes[PP_PHASE_W] = pp_times(2, pp_traffic_norm_dw(layer, shape));
@@ -148,10 +159,11 @@ static void forward(struct pp_layer_build *build)
 	pp_linear(build, Q_WEIGHT, n1, pp_part(build, Q));
 	pp_linear(build, K_WEIGHT, n1, pp_part(build, K));
 	pp_linear(build, V_WEIGHT, n1, pp_part(build, V));
-	pp_body_emit(build->body, (struct pp_body_instr){
-	    .op = PP_BODY_ATTN,
-	    .operand = {pp_part(build, Q), pp_part(build, K), pp_part(build, V), pp_part(build, O), pp_part(build, LSE)},
-	    .imm = {build->shape.seq, layer->heads, layer->kv_heads, layer->window}});
+	pp_body_emit(build->body,
+	             (struct pp_body_instr){.op = PP_BODY_ATTN,
+	                                    .operand = {pp_part(build, Q), pp_part(build, K), pp_part(build, V),
+	                                                pp_part(build, O), pp_part(build, LSE)},
+	                                    .imm = {build->shape.seq, layer->heads, layer->kv_heads, layer->window}});
 	pp_linear(build, O_WEIGHT, pp_part(build, O), x2);
 	add(build, x, x2, x2);
 	pp_norm(build, NORM2_WEIGHT, MEAN2, x2, n2);
@@ -166,10 +178,12 @@ static void forward(struct pp_layer_build *build)
 static void mlp_backward(struct pp_layer_build *build)
 {
 	uint32_t dy = build->dy, df = pp_part(build, DF), dn2 = pp_part(build, DN2), dx2 = pp_part(build, DX2);
-	uint32_t x2 = pp_part(build, X2), dg = build->body->phase == PP_PHASE_B ? df : pp_temporary(build, "dg", build->layer->ffn);
+	uint32_t x2 = pp_part(build, X2),
+	         dg = build->body->phase == PP_PHASE_B ? df : pp_temporary(build, "dg", build->layer->ffn);
 	pp_linear_dx(build, FC2_WEIGHT, dy, dg);
 	pp_linear_dw(build, FC2_WEIGHT, dy, pp_part(build, G));
-	pp_emit_dx(build, (struct pp_body_instr){.op = PP_BODY_ACT_DX, .operand = {dg, pp_part(build, F), df}, .imm = {build->layer->act}});
+	pp_emit_dx(build, (struct pp_body_instr){
+	                      .op = PP_BODY_ACT_DX, .operand = {dg, pp_part(build, F), df}, .imm = {build->layer->act}});
 	pp_linear_dx(build, FC1_WEIGHT, df, dn2);
 	pp_linear_dw(build, FC1_WEIGHT, df, pp_part(build, N2));
 	pp_norm_dx(build, NORM2_WEIGHT, MEAN2, dn2, x2, dx2);
@@ -186,16 +200,18 @@ static void attention_core_backward(struct pp_layer_build *build, uint32_t outpu
 	const struct pp_layer *layer = build->layer;
 	uint32_t made[3];
 	for (unsigned i = 0; i < 3; i++)
-		made[i] = build->body->phase == PP_PHASE_I ? pp_temporary(build, names[i], build->layout.parts[parts[i]].columns)
-		                                           : pp_part(build, parts[i]);
-	pp_emit_dx(build, (struct pp_body_instr){
-	    .op = PP_BODY_ATTN_DX,
-	    .operand = {output_gradient, pp_part(build, Q), pp_part(build, K), pp_part(build, V), pp_part(build, O),
-	                pp_part(build, LSE), made[0], made[1], made[2]},
-	    .imm = {build->shape.seq, layer->heads, layer->kv_heads, layer->window}});
+		made[i] = build->body->phase == PP_PHASE_I
+		              ? pp_temporary(build, names[i], build->layout.parts[parts[i]].columns)
+		              : pp_part(build, parts[i]);
+	pp_emit_dx(build, (struct pp_body_instr){.op = PP_BODY_ATTN_DX,
+	                                         .operand = {output_gradient, pp_part(build, Q), pp_part(build, K),
+	                                                     pp_part(build, V), pp_part(build, O), pp_part(build, LSE),
+	                                                     made[0], made[1], made[2]},
+	                                         .imm = {build->shape.seq, layer->heads, layer->kv_heads, layer->window}});
 	for (unsigned i = 0; i < 3; i++)
 		if (build->body->phase == PP_PHASE_I)
-			pp_body_emit(build->body, (struct pp_body_instr){.op = PP_BODY_COPY, .operand = {made[i], pp_part(build, parts[i])}});
+			pp_body_emit(build->body,
+			             (struct pp_body_instr){.op = PP_BODY_COPY, .operand = {made[i], pp_part(build, parts[i])}});
 }
 
 /* Gradient of x and of attention's parameters. */
@@ -203,7 +219,8 @@ static void attention_backward(struct pp_layer_build *build)
 {
 	uint32_t x = pp_part(build, X), n1 = pp_part(build, N1), dn1 = pp_part(build, DN1), dx2 = pp_part(build, DX2);
 	uint32_t output_gradient = pp_temporary(build, "do", query_width(build->layer));
-	uint32_t from_k = pp_temporary(build, "dn1_k", build->layer->hidden), from_v = pp_temporary(build, "dn1_v", build->layer->hidden);
+	uint32_t from_k = pp_temporary(build, "dn1_k", build->layer->hidden),
+	         from_v = pp_temporary(build, "dn1_v", build->layer->hidden);
 	pp_linear_dx(build, O_WEIGHT, dx2, output_gradient);
 	pp_linear_dw(build, O_WEIGHT, dx2, pp_part(build, O));
 	attention_core_backward(build, output_gradient);
@@ -229,6 +246,13 @@ static void backward(struct pp_layer_build *build)
 }
 
 const struct pp_kind pp_kind_block = {
-    .name = "block", .wants_input = true, .makes_hidden = true, .gradient_part = DY,
-    .params = params, .parts = parts, .count = count, .forward = forward, .backward = backward,
+    .name = "block",
+    .wants_input = true,
+    .makes_hidden = true,
+    .gradient_part = DY,
+    .params = params,
+    .parts = parts,
+    .count = count,
+    .forward = forward,
+    .backward = backward,
 };

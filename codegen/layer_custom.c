@@ -14,7 +14,10 @@ static void params(const struct pp_layer *layer, struct pp_param *list)
 static void parts(const struct pp_layer *layer, const struct pp_shape *shape, struct pp_part *list)
 {
 	(void)shape;
-	list[KEPT] = (struct pp_part){.name = "kept", .rows = pp_plus(layer->custom.activation, 3) / 4, .columns = 1, .dtype = PP_F32,
+	list[KEPT] = (struct pp_part){.name = "kept",
+	                              .rows = pp_plus(layer->custom.activation, 3) / 4,
+	                              .columns = 1,
+	                              .dtype = PP_F32,
 	                              .over = PP_NO_PART};
 }
 
@@ -42,6 +45,11 @@ static void sleep_for(struct pp_layer_build *build)
 }
 
 const struct pp_kind pp_kind_custom = {
-    .name = "custom", .gradient_part = PP_NO_PART,
-    .params = params, .parts = parts, .count = count, .forward = sleep_for, .backward = sleep_for,
+    .name = "custom",
+    .gradient_part = PP_NO_PART,
+    .params = params,
+    .parts = parts,
+    .count = count,
+    .forward = sleep_for,
+    .backward = sleep_for,
 };

@@ -7,16 +7,23 @@ enum { DY };
 /* V*h, and s*h learned positions (cost model 1.1). */
 static void params(const struct pp_layer *layer, struct pp_param *list)
 {
-	list[WEIGHT] = (struct pp_param){.suffix = "weight", .rows = layer->padded_vocab, .columns = layer->hidden,
-	                                 .init = PP_INIT_NORMAL, .shard = 0};
-	list[POSITION] = (struct pp_param){.suffix = "position", .rows = layer->seq, .columns = layer->hidden,
-	                                   .init = PP_INIT_NORMAL, .shard = PP_NOT_SHARDED};
+	list[WEIGHT] = (struct pp_param){
+	    .suffix = "weight", .rows = layer->padded_vocab, .columns = layer->hidden, .init = PP_INIT_NORMAL, .shard = 0};
+	list[POSITION] = (struct pp_param){.suffix = "position",
+	                                   .rows = layer->seq,
+	                                   .columns = layer->hidden,
+	                                   .init = PP_INIT_NORMAL,
+	                                   .shard = PP_NOT_SHARDED};
 }
 
 static void parts(const struct pp_layer *layer, const struct pp_shape *shape, struct pp_part *list)
 {
-	list[DY] = (struct pp_part){.name = "dy", .rows = shape->tokens, .columns = layer->hidden, .dtype = (uint8_t)shape->dtype,
-	                            .weight_pass = true, .over = PP_NO_PART};
+	list[DY] = (struct pp_part){.name = "dy",
+	                            .rows = shape->tokens,
+	                            .columns = layer->hidden,
+	                            .dtype = (uint8_t)shape->dtype,
+	                            .weight_pass = true,
+	                            .over = PP_NO_PART};
 }
 
 /* A look-up has no FLOPs (cost model 1.2). F reads a row of both tables and writes their sum for each token; W reads
@@ -32,21 +39,27 @@ static void count(const struct pp_layer *layer, const struct pp_shape *shape, st
 
 static void forward(struct pp_layer_build *build)
 {
-	pp_body_emit(build->body, (struct pp_body_instr){
-	    .op = PP_BODY_EMBED,
-	    .operand = {build->ids, pp_weight(build, WEIGHT), pp_weight(build, POSITION), build->output},
-	    .imm = {build->shape.seq}});
+	pp_body_emit(build->body, (struct pp_body_instr){.op = PP_BODY_EMBED,
+	                                                 .operand = {build->ids, pp_weight(build, WEIGHT),
+	                                                             pp_weight(build, POSITION), build->output},
+	                                                 .imm = {build->shape.seq}});
 }
 
 static void backward(struct pp_layer_build *build)
 {
 	pp_emit_dw(build, (struct pp_body_instr){
-	    .op = PP_BODY_EMBED_DW,
-	    .operand = {build->ids, build->dy, pp_grad(build, WEIGHT), pp_grad(build, POSITION)},
-	    .imm = {build->shape.seq}});
+	                      .op = PP_BODY_EMBED_DW,
+	                      .operand = {build->ids, build->dy, pp_grad(build, WEIGHT), pp_grad(build, POSITION)},
+	                      .imm = {build->shape.seq}});
 }
 
 const struct pp_kind pp_kind_embedding = {
-    .name = "embedding", .makes_hidden = true, .gradient_part = DY,
-    .params = params, .parts = parts, .count = count, .forward = forward, .backward = backward,
+    .name = "embedding",
+    .makes_hidden = true,
+    .gradient_part = DY,
+    .params = params,
+    .parts = parts,
+    .count = count,
+    .forward = forward,
+    .backward = backward,
 };

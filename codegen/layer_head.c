@@ -8,17 +8,18 @@ enum { X, LOGITS };
 /* V*h, no bias (cost model 1.1). */
 static void params(const struct pp_layer *layer, struct pp_param *list)
 {
-	list[WEIGHT] = (struct pp_param){.suffix = "weight", .rows = layer->padded_vocab, .columns = layer->hidden,
-	                                 .init = PP_INIT_NORMAL, .shard = 0};
+	list[WEIGHT] = (struct pp_param){
+	    .suffix = "weight", .rows = layer->padded_vocab, .columns = layer->hidden, .init = PP_INIT_NORMAL, .shard = 0};
 }
 
 /* Head input and logits (cost model 1.3); the logits become their gradient in place. */
 static void parts(const struct pp_layer *layer, const struct pp_shape *shape, struct pp_part *list)
 {
 	uint8_t dtype = (uint8_t)shape->dtype;
-	list[X] = (struct pp_part){.name = "x", .rows = shape->tokens, .columns = layer->hidden, .dtype = dtype, .over = PP_NO_PART};
-	list[LOGITS] = (struct pp_part){.name = "logits", .rows = shape->tokens, .columns = layer->padded_vocab, .dtype = dtype,
-	                                .over = PP_NO_PART};
+	list[X] = (struct pp_part){
+	    .name = "x", .rows = shape->tokens, .columns = layer->hidden, .dtype = dtype, .over = PP_NO_PART};
+	list[LOGITS] = (struct pp_part){
+	    .name = "logits", .rows = shape->tokens, .columns = layer->padded_vocab, .dtype = dtype, .over = PP_NO_PART};
 }
 
 /* 2TVh in each of F, I, W (cost model 1.2); the loss reads the logits and labels, writes the gradient and two f64. */
@@ -50,6 +51,12 @@ static void backward(struct pp_layer_build *build)
 }
 
 const struct pp_kind pp_kind_head = {
-    .name = "head", .wants_input = true, .gradient_part = PP_NO_PART,
-    .params = params, .parts = parts, .count = count, .forward = forward, .backward = backward,
+    .name = "head",
+    .wants_input = true,
+    .gradient_part = PP_NO_PART,
+    .params = params,
+    .parts = parts,
+    .count = count,
+    .forward = forward,
+    .backward = backward,
 };

@@ -18,11 +18,11 @@ struct pp_shape {
 
 /* A parameter tensor of a layer. rows = 0: the layer has none (no bias). */
 struct pp_param {
-	const char *suffix; /* of the tensor's name: attn.q.weight */
+	const char *suffix;     /* of the tensor's name: attn.q.weight */
 	uint64_t rows, columns; /* columns = 0: a vector */
-	uint8_t init;    /* enum pp_init */
-	uint8_t shard;   /* dimension split over tp, or PP_NOT_SHARDED */
-	bool residual;   /* projection onto the residual stream: initialised smaller */
+	uint8_t init;           /* enum pp_init */
+	uint8_t shard;          /* dimension split over tp, or PP_NOT_SHARDED */
+	bool residual;          /* projection onto the residual stream: initialised smaller */
 };
 
 /* A part of a layer's stash: one array. rows = 0: the layer has none.
@@ -69,7 +69,8 @@ struct pp_part_layout {
 	uint64_t offset[PP_PARTS_MAX]; /* UINT64_MAX: not in the stash */
 	uint64_t bytes;
 };
-void pp_part_layout_make(const struct pp_layer *layer, const struct pp_shape *shape, bool split, struct pp_part_layout *layout);
+void pp_part_layout_make(const struct pp_layer *layer, const struct pp_shape *shape, bool split,
+                         struct pp_part_layout *layout);
 
 /* The value that crosses a boundary between layers. RAW: the message of custom layers, which only takes up room. */
 enum pp_flow_kind { PP_FLOW_NONE, PP_FLOW_HIDDEN, PP_FLOW_RAW };
@@ -88,8 +89,8 @@ uint64_t pp_flow_bytes(const struct pp_flow *flow);
 struct pp_layer_tensors {
 	uint32_t tensor[PP_PARAMS_MAX], use[PP_PARAMS_MAX];
 };
-struct pp_layer_tensors *pp_layer_tensors_make(struct pp_arena *arena, const struct pp_model *model, uint32_t *tensor_count,
-                                               uint32_t *use_count);
+struct pp_layer_tensors *pp_layer_tensors_make(struct pp_arena *arena, const struct pp_model *model,
+                                               uint32_t *tensor_count, uint32_t *use_count);
 
 /* Make the static slots of every rank and bind the uses to them. The last is the workspace, its size still open. */
 void pp_static_slots_build(struct pp_program *program, const struct pp_spec *spec, const struct pp_stages *stages);
@@ -97,7 +98,8 @@ void pp_static_slots_build(struct pp_program *program, const struct pp_spec *spe
 /* Whether all shapes of the layer fit the registers of a body, and its share of the stash its 64 bits. */
 bool pp_layer_fits(const struct pp_layer *layer, const struct pp_shape *shape);
 
-/* Workspace of the layer's bodies, the larger of both forms, where it stands between others in a stage. requires: it fits. */
+/* Workspace of the layer's bodies, the larger of both forms, where it stands between others in a stage. requires: it
+ * fits. */
 uint64_t pp_layer_work_bytes(const struct pp_layer *layer, uint32_t microbatch, enum pp_dtype dtype);
 
 /* block.3 or emb: what the names of a layer's tensors and registers begin with. */

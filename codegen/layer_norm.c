@@ -8,20 +8,29 @@ enum { X, MEAN, RSTD, DY };
 /* LN 2h, RMS h (cost model 1.1). */
 static void params(const struct pp_layer *layer, struct pp_param *list)
 {
-	list[WEIGHT] = (struct pp_param){.suffix = "weight", .rows = layer->hidden, .init = PP_INIT_ONE, .shard = PP_NOT_SHARDED};
+	list[WEIGHT] =
+	    (struct pp_param){.suffix = "weight", .rows = layer->hidden, .init = PP_INIT_ONE, .shard = PP_NOT_SHARDED};
 	if (pp_norm_has_beta(layer))
-		list[BIAS] = (struct pp_param){.suffix = "bias", .rows = layer->hidden, .init = PP_INIT_ZERO, .shard = PP_NOT_SHARDED};
+		list[BIAS] =
+		    (struct pp_param){.suffix = "bias", .rows = layer->hidden, .init = PP_INIT_ZERO, .shard = PP_NOT_SHARDED};
 }
 
 static void parts(const struct pp_layer *layer, const struct pp_shape *shape, struct pp_part *list)
 {
 	uint8_t dtype = (uint8_t)shape->dtype;
-	list[X] = (struct pp_part){.name = "x", .rows = shape->tokens, .columns = layer->hidden, .dtype = dtype, .over = PP_NO_PART};
+	list[X] = (struct pp_part){
+	    .name = "x", .rows = shape->tokens, .columns = layer->hidden, .dtype = dtype, .over = PP_NO_PART};
 	if (!layer->rms)
-		list[MEAN] = (struct pp_part){.name = "mean", .rows = shape->tokens, .columns = 1, .dtype = PP_F32, .over = PP_NO_PART};
-	list[RSTD] = (struct pp_part){.name = "rstd", .rows = shape->tokens, .columns = 1, .dtype = PP_F32, .over = PP_NO_PART};
-	list[DY] = (struct pp_part){.name = "dy", .rows = shape->tokens, .columns = layer->hidden, .dtype = dtype,
-	                            .weight_pass = true, .over = PP_NO_PART};
+		list[MEAN] =
+		    (struct pp_part){.name = "mean", .rows = shape->tokens, .columns = 1, .dtype = PP_F32, .over = PP_NO_PART};
+	list[RSTD] =
+	    (struct pp_part){.name = "rstd", .rows = shape->tokens, .columns = 1, .dtype = PP_F32, .over = PP_NO_PART};
+	list[DY] = (struct pp_part){.name = "dy",
+	                            .rows = shape->tokens,
+	                            .columns = layer->hidden,
+	                            .dtype = dtype,
+	                            .weight_pass = true,
+	                            .over = PP_NO_PART};
 }
 
 /* Bound by memory in all phases (cost model 1.7). */
@@ -46,6 +55,13 @@ static void backward(struct pp_layer_build *build)
 }
 
 const struct pp_kind pp_kind_norm = {
-    .name = "norm", .wants_input = true, .makes_hidden = true, .gradient_part = DY,
-    .params = params, .parts = parts, .count = count, .forward = forward, .backward = backward,
+    .name = "norm",
+    .wants_input = true,
+    .makes_hidden = true,
+    .gradient_part = DY,
+    .params = params,
+    .parts = parts,
+    .count = count,
+    .forward = forward,
+    .backward = backward,
 };

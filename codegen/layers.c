@@ -8,7 +8,7 @@
 #include <string.h>
 
 const struct pp_kind *const pp_kinds[PP_LAYER_KIND_COUNT] = {
-    [PP_LAYER_EMBEDDING] = &pp_kind_embedding, [PP_LAYER_BLOCK] = &pp_kind_block, [PP_LAYER_NORM] = &pp_kind_norm,
+    [PP_LAYER_EMBEDDING] = &pp_kind_embedding, [PP_LAYER_BLOCK] = &pp_kind_block,   [PP_LAYER_NORM] = &pp_kind_norm,
     [PP_LAYER_HEAD] = &pp_kind_head,           [PP_LAYER_CUSTOM] = &pp_kind_custom,
 };
 
@@ -24,7 +24,8 @@ static uint64_t part_bytes(const struct pp_part *part)
 	return padded == UINT64_MAX ? padded : padded / PP_PART_ALIGN * PP_PART_ALIGN;
 }
 
-void pp_part_layout_make(const struct pp_layer *layer, const struct pp_shape *shape, bool split, struct pp_part_layout *layout)
+void pp_part_layout_make(const struct pp_layer *layer, const struct pp_shape *shape, bool split,
+                         struct pp_part_layout *layout)
 {
 	memset(layout, 0, sizeof *layout);
 	pp_kinds[layer->kind]->parts(layer, shape, layout->parts);
@@ -88,11 +89,14 @@ bool pp_layers_check(struct pp_arena *arena, const struct pp_spec *spec, struct 
 		const char *title = pp_layer_title(arena, layer);
 		struct pp_message *message;
 		if (kept > most)
-			message = pp_error(diag, "E0312", layer->span, "with layer `%s` a microbatch keeps more than 2^50 bytes of activations", title);
+			message = pp_error(diag, "E0312", layer->span,
+			                   "with layer `%s` a microbatch keeps more than 2^50 bytes of activations", title);
 		else if (params > most)
-			message = pp_error(diag, "E0312", layer->span, "with layer `%s` the parameters take more than 2^50 bytes", title);
+			message =
+			    pp_error(diag, "E0312", layer->span, "with layer `%s` the parameters take more than 2^50 bytes", title);
 		else
-			message = pp_error(diag, "E0312", layer->span, "an array of layer `%s` has more than 2^32 - 1 rows, columns or elements", title);
+			message = pp_error(diag, "E0312", layer->span,
+			                   "an array of layer `%s` has more than 2^32 - 1 rows, columns or elements", title);
 		pp_help(message, "use a smaller microbatch, seq or hidden, or fewer bytes in custom layers");
 		return false;
 	}
@@ -104,7 +108,8 @@ static void sum_backward(uint64_t phases[PP_PHASE_COUNT])
 	phases[PP_PHASE_B] = pp_plus(phases[PP_PHASE_I], phases[PP_PHASE_W]);
 }
 
-void pp_layer_count(const struct pp_layer *layer, uint32_t microbatch, enum pp_dtype dtype, struct pp_layer_counts *counts)
+void pp_layer_count(const struct pp_layer *layer, uint32_t microbatch, enum pp_dtype dtype,
+                    struct pp_layer_counts *counts)
 {
 	struct pp_shape shape = pp_shape_make(layer, microbatch, dtype);
 	struct pp_part_layout fused, split;

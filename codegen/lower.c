@@ -446,8 +446,7 @@ void pp_lower_order(struct pp_lowering *lowering)
 	}
 }
 
-/* ---- the pass ------------------------------------------------------------------------------------------------------
- */
+/* ---- the pass ------------------------------------------------------------------------------------ */
 
 static bool within_limits(const struct pp_schedule *schedule, struct pp_diag *diag)
 {

@@ -26,8 +26,8 @@ static void list_params(const struct pp_layer *layer, struct pp_param params[PP_
 	pp_kinds[layer->kind]->params(layer, params);
 }
 
-struct pp_layer_tensors *pp_layer_tensors_make(struct pp_arena *arena, const struct pp_model *model, uint32_t *tensor_count,
-                                               uint32_t *use_count)
+struct pp_layer_tensors *pp_layer_tensors_make(struct pp_arena *arena, const struct pp_model *model,
+                                               uint32_t *tensor_count, uint32_t *use_count)
 {
 	struct pp_layer_tensors *table = PP_NEW_ARRAY(arena, struct pp_layer_tensors, model->layer_count);
 	struct pp_param params[PP_PARAMS_MAX];
@@ -86,7 +86,8 @@ static struct pp_tensor tensor_make(struct pp_arena *arena, const struct pp_mode
 	};
 }
 
-void pp_tensors_build(struct pp_program *program, const struct pp_model *model, const struct pp_stages *stages, enum pp_dtype dtype)
+void pp_tensors_build(struct pp_program *program, const struct pp_model *model, const struct pp_stages *stages,
+                      enum pp_dtype dtype)
 {
 	struct pp_arena *arena = program->arena;
 	struct pp_layer_tensors *table = pp_layer_tensors_make(arena, model, &program->tensor_count, &program->use_count);
@@ -101,7 +102,8 @@ void pp_tensors_build(struct pp_program *program, const struct pp_model *model, 
 				uint32_t tensor = table[i].tensor[k];
 				if (tensor == PP_NULL)
 					continue;
-				program->uses[table[i].use[k]] = (struct pp_use){.tensor = tensor, .stage = s, .weight = PP_NULL, .grad = PP_NULL};
+				program->uses[table[i].use[k]] =
+				    (struct pp_use){.tensor = tensor, .stage = s, .weight = PP_NULL, .grad = PP_NULL};
 				if (!is_tied(&model->layers[i]))
 					program->tensors[tensor] = tensor_make(arena, model, &model->layers[i], &params[k], dtype);
 			}
@@ -116,10 +118,11 @@ struct slot_list {
 	size_t count, capacity;
 };
 
-static uint32_t slot_add(struct pp_program *program, struct slot_list *list, enum pp_slot_class class, uint32_t tensor, uint64_t bytes)
+static uint32_t slot_add(struct pp_program *program, struct slot_list *list, enum pp_slot_class class, uint32_t tensor,
+                         uint64_t bytes)
 {
 	*PP_PUSH(program->arena, &list->items, &list->count, &list->capacity, struct pp_slot) =
-	    (struct pp_slot){.class = (uint8_t)class, .tensor = tensor, .bytes = bytes};
+	    (struct pp_slot){.class = (uint8_t) class, .tensor = tensor, .bytes = bytes};
 	return (uint32_t)list->count - 1;
 }
 
@@ -162,7 +165,8 @@ static void tensor_slots(struct pp_program *program, const struct pp_spec *spec,
 }
 
 /* Parameters of custom layers belong to no tensor, but take up their room. */
-static void custom_slots(struct pp_program *program, const struct pp_spec *spec, const struct pp_stages *stages, struct slot_list *lists)
+static void custom_slots(struct pp_program *program, const struct pp_spec *spec, const struct pp_stages *stages,
+                         struct slot_list *lists)
 {
 	for (uint32_t s = 0; s < stages->count; s++) {
 		const struct pp_stage_plan *item = &stages->items[s];
@@ -171,7 +175,8 @@ static void custom_slots(struct pp_program *program, const struct pp_spec *spec,
 			if (layer->kind != PP_LAYER_CUSTOM || layer->custom.params == 0)
 				continue;
 			uint64_t params = layer->custom.params;
-			slot_add(program, &lists[item->rank], PP_SLOT_WEIGHT, PP_NULL, pp_times(params, pp_dtype_size[spec->dtype]));
+			slot_add(program, &lists[item->rank], PP_SLOT_WEIGHT, PP_NULL,
+			         pp_times(params, pp_dtype_size[spec->dtype]));
 			slot_add(program, &lists[item->rank], PP_SLOT_GRAD, PP_NULL, pp_times(params, 4));
 			for (unsigned moment = 0; moment < 2 && spec->train.optimizer == PP_ADAMW; moment++)
 				slot_add(program, &lists[item->rank], PP_SLOT_MOMENT, PP_NULL, pp_times(params, 4));

@@ -15,7 +15,8 @@ static const double bandwidth_share = 0.85;
 
 /* FLOPs / (peak * efficiency) for linears and attention, bytes / (0.85 * bandwidth) for the rest (cost model 1.7);
  * rounded to the nearest ns, at least 1 when there is work. A peak or bandwidth of 0 is unlimited. */
-static uint64_t ticks_of(const struct pp_layer_counts *counts, enum pp_phase phase, const struct pp_gpu *gpu, enum pp_dtype dtype)
+static uint64_t ticks_of(const struct pp_layer_counts *counts, enum pp_phase phase, const struct pp_gpu *gpu,
+                         enum pp_dtype dtype)
 {
 	uint64_t flops = pp_plus(counts->matmul_flops[phase], counts->attention_flops[phase]);
 	uint64_t bytes = counts->memory_bytes[phase];
@@ -37,8 +38,8 @@ static uint64_t ticks_of(const struct pp_layer_counts *counts, enum pp_phase pha
 static bool same_sizes(const struct pp_layer *a, const struct pp_layer *b)
 {
 	return a->kind == b->kind && a->kind != PP_LAYER_CUSTOM && a->hidden == b->hidden && a->heads == b->heads &&
-	       a->kv_heads == b->kv_heads && a->head_dim == b->head_dim && a->ffn == b->ffn && a->padded_vocab == b->padded_vocab &&
-	       a->seq == b->seq && a->bias == b->bias && a->rms == b->rms;
+	       a->kv_heads == b->kv_heads && a->head_dim == b->head_dim && a->ffn == b->ffn &&
+	       a->padded_vocab == b->padded_vocab && a->seq == b->seq && a->bias == b->bias && a->rms == b->rms;
 }
 
 void pp_cost_layers(struct pp_arena *arena, const struct pp_spec *spec, struct pp_stages *stages)
@@ -97,7 +98,8 @@ static void stage_sum(struct pp_stages *stages, struct pp_stage_plan *item, cons
 static uint32_t stage_of(const struct pp_stages *stages, uint32_t layer)
 {
 	for (uint32_t s = 0; s < stages->count; s++)
-		if (layer >= stages->items[s].first_layer && layer < stages->items[s].first_layer + stages->items[s].layer_count)
+		if (layer >= stages->items[s].first_layer &&
+		    layer < stages->items[s].first_layer + stages->items[s].layer_count)
 			return s;
 	return PP_NULL;
 }

@@ -95,8 +95,8 @@ static bool base_fits(char role, uint8_t base)
 	case 'l':
 		return base == PP_BASE_LOSS;
 	}
-	return base == PP_BASE_IN || base == PP_BASE_OUT || base == PP_BASE_STASH || base == PP_BASE_DOUT || base == PP_BASE_DIN ||
-	       base == PP_BASE_WORK;
+	return base == PP_BASE_IN || base == PP_BASE_OUT || base == PP_BASE_STASH || base == PP_BASE_DOUT ||
+	       base == PP_BASE_DIN || base == PP_BASE_WORK;
 }
 
 static const char *base_wanted(char role)
@@ -157,7 +157,8 @@ struct binding {
 	const char *source; /* register, or the immediate's name */
 };
 
-static bool dimension_check(const struct pp_body_check *check, unsigned operand, bool is_rows, char letter, struct binding *bound)
+static bool dimension_check(const struct pp_body_check *check, unsigned operand, bool is_rows, char letter,
+                            struct binding *bound)
 {
 	const struct pp_reg *reg = operand_reg(check, operand);
 	uint32_t value = is_rows ? reg->rows : reg->columns;
@@ -168,8 +169,9 @@ static bool dimension_check(const struct pp_body_check *check, unsigned operand,
 		*binding = (struct binding){value, reg->name};
 	if (binding->value == value)
 		return true;
-	pp_body_complain(check, "operand `%s` (%s) is %s, expected %" PRIu64 " %s (from %s)", operand_text(check, operand, name), reg->name,
-	                 pp_reg_shape_text(reg, shape), binding->value, is_rows ? "rows" : "columns", binding->source);
+	pp_body_complain(check, "operand `%s` (%s) is %s, expected %" PRIu64 " %s (from %s)",
+	                 operand_text(check, operand, name), reg->name, pp_reg_shape_text(reg, shape), binding->value,
+	                 is_rows ? "rows" : "columns", binding->source);
 	return false;
 }
 
@@ -191,7 +193,8 @@ static bool shapes_check(const struct pp_body_check *check, const struct rule *r
 
 /* ---- immediates ------------------------------------------------------------------------------------------------ */
 
-static bool divides(const struct pp_body_check *check, const char *divisor_name, uint64_t divisor, const char *name, uint64_t value)
+static bool divides(const struct pp_body_check *check, const char *divisor_name, uint64_t divisor, const char *name,
+                    uint64_t value)
 {
 	if (divisor && value % divisor == 0)
 		return true;
@@ -212,13 +215,13 @@ static bool attention_check(const struct pp_body_check *check, const struct bind
 	const uint64_t *imm = instr_of(check)->imm;
 	uint64_t seq = imm[0], heads = imm[1], kv_heads = imm[2];
 	uint64_t query = bound['q'].value, key = bound['k'].value;
-	if (!divides(check, "seq", seq, "tokens", bound['T'].value) || !divides(check, "heads", heads, "columns of q", query) ||
-	    !divides(check, "kv_heads", kv_heads, "heads", heads))
+	if (!divides(check, "seq", seq, "tokens", bound['T'].value) ||
+	    !divides(check, "heads", heads, "columns of q", query) || !divides(check, "kv_heads", kv_heads, "heads", heads))
 		return false;
 	if (key == kv_heads * (query / heads))
 		return true;
-	pp_body_complain(check, "k and v have %" PRIu64 " columns, expected kv_heads * head_dim = %" PRIu64 " * %" PRIu64, key, kv_heads,
-	                 query / heads);
+	pp_body_complain(check, "k and v have %" PRIu64 " columns, expected kv_heads * head_dim = %" PRIu64 " * %" PRIu64,
+	                 key, kv_heads, query / heads);
 	return false;
 }
 
@@ -229,7 +232,8 @@ static bool norm_check(const struct pp_body_check *check, unsigned mean)
 		return false;
 	if ((operand_reg(check, mean) == NULL) == (rms == 1))
 		return true;
-	pp_body_complain(check, rms ? "rms = 1 keeps no mean, but one is given" : "rms = 0 needs the mean, but it is absent");
+	pp_body_complain(check,
+	                 rms ? "rms = 1 keeps no mean, but one is given" : "rms = 0 needs the mean, but it is absent");
 	return false;
 }
 
@@ -246,7 +250,8 @@ static bool aux_check(const struct pp_body_check *check, unsigned operand, bool 
 	}
 	if (reg->offset == wanted)
 		return true;
-	pp_body_complain(check, "%s (%s) begin at byte %" PRIu64 " of aux, expected %" PRIu64, what, reg->name, reg->offset, wanted);
+	pp_body_complain(check, "%s (%s) begin at byte %" PRIu64 " of aux, expected %" PRIu64, what, reg->name, reg->offset,
+	                 wanted);
 	return false;
 }
 
@@ -257,7 +262,8 @@ static bool xent_check(const struct pp_body_check *check, const struct binding *
 	if (operand_reg(check, 0)->type == PP_TYPE_S)
 		columns *= check->program->tp;
 	if (instr->imm[0] == 0 || instr->imm[0] > columns) {
-		pp_body_complain(check, "vocab = %" PRIu64 " is out of range 1..%" PRIu64 " (columns of the logits)", instr->imm[0], columns);
+		pp_body_complain(check, "vocab = %" PRIu64 " is out of range 1..%" PRIu64 " (columns of the logits)",
+		                 instr->imm[0], columns);
 		return false;
 	}
 	return below(check, "mean", instr->imm[1], 2) && aux_check(check, 1, true);
@@ -350,6 +356,6 @@ bool pp_body_instr_check(const struct pp_body_check *check)
 	const struct rule *rule = &rules[op];
 	struct pp_body_op_info info = pp_body_op_info(op);
 	struct binding bound[128] = {0};
-	return present_check(check, &info) && bases_check(check, rule) && dtypes_check(check, rule) && shapes_check(check, rule, bound) &&
-	       immediates_check(check, bound) && types_check(check, rule);
+	return present_check(check, &info) && bases_check(check, rule) && dtypes_check(check, rule) &&
+	       shapes_check(check, rule, bound) && immediates_check(check, bound) && types_check(check, rule);
 }

@@ -13,7 +13,8 @@ static inline void body_print_registers(const struct pp_body *body, FILE *out)
 		fprintf(out, "%s = %s", reg->name, pp_base_name[reg->base]);
 		if (reg->slot != PP_NULL)
 			fprintf(out, ".%u", reg->slot);
-		fprintf(out, "+%llu %s[%u,%u]\n", (unsigned long long)reg->offset, pp_dtype_name[reg->dtype], reg->rows, reg->columns);
+		fprintf(out, "+%llu %s[%u,%u]\n", (unsigned long long)reg->offset, pp_dtype_name[reg->dtype], reg->rows,
+		        reg->columns);
 	}
 }
 

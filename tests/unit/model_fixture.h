@@ -16,9 +16,19 @@ struct model_size {
 static inline struct pp_layer fixture_layer(const struct model_size *size, enum pp_layer_kind kind, const char *name)
 {
 	return (struct pp_layer){
-	    .name = name, .kind = (uint8_t)kind, .hidden = size->hidden, .heads = size->heads, .kv_heads = size->kv_heads,
-	    .head_dim = size->hidden / size->heads, .ffn = size->ffn, .vocab = size->vocab, .padded_vocab = size->vocab,
-	    .seq = size->seq, .act = PP_ACT_GELU_TANH, .bias = true, .tie = PP_NULL,
+	    .name = name,
+	    .kind = (uint8_t)kind,
+	    .hidden = size->hidden,
+	    .heads = size->heads,
+	    .kv_heads = size->kv_heads,
+	    .head_dim = size->hidden / size->heads,
+	    .ffn = size->ffn,
+	    .vocab = size->vocab,
+	    .padded_vocab = size->vocab,
+	    .seq = size->seq,
+	    .act = PP_ACT_GELU_TANH,
+	    .bias = true,
+	    .tie = PP_NULL,
 	};
 }
 
@@ -33,8 +43,14 @@ static inline struct pp_layer fixture_custom(const struct model_size *size, cons
 static inline struct pp_spec *fixture_spec(struct pp_arena *arena, const struct model_size *size)
 {
 	struct pp_spec *spec = PP_NEW(arena, struct pp_spec);
-	spec->model = (struct pp_model){.name = "m", .layer_count = size->blocks + 3, .hidden = size->hidden, .vocab = size->vocab,
-	                                .padded_vocab = size->vocab, .seq = size->seq, .trains = true, .init_std = 0.02};
+	spec->model = (struct pp_model){.name = "m",
+	                                .layer_count = size->blocks + 3,
+	                                .hidden = size->hidden,
+	                                .vocab = size->vocab,
+	                                .padded_vocab = size->vocab,
+	                                .seq = size->seq,
+	                                .trains = true,
+	                                .init_std = 0.02};
 	spec->model.layers = PP_NEW_ARRAY(arena, struct pp_layer, spec->model.layer_count);
 	struct pp_layer *layer = spec->model.layers;
 	*layer++ = fixture_layer(size, PP_LAYER_EMBEDDING, "emb");
@@ -48,7 +64,8 @@ static inline struct pp_spec *fixture_spec(struct pp_arena *arena, const struct 
 	*layer++ = fixture_layer(size, PP_LAYER_NORM, "norm");
 	*layer = fixture_layer(size, PP_LAYER_HEAD, "head");
 	layer->tie = size->tied ? 0 : PP_NULL;
-	spec->cluster.gpu = (struct pp_gpu){.name = "cpu_core", .memory = 4ull << 30, .bandwidth = 10000000000ull, .efficiency = 0.5};
+	spec->cluster.gpu =
+	    (struct pp_gpu){.name = "cpu_core", .memory = 4ull << 30, .bandwidth = 10000000000ull, .efficiency = 0.5};
 	spec->cluster.gpu.flops[PP_F32] = spec->cluster.gpu.flops[PP_BF16] = 100000000000ull;
 	spec->parallel.tp = spec->parallel.pp = spec->parallel.vpp = spec->parallel.dp = 1;
 	spec->microbatches = 4;
@@ -58,8 +75,8 @@ static inline struct pp_spec *fixture_spec(struct pp_arena *arena, const struct 
 }
 
 /* `count` stages that begin at the given layers; stage s on rank s mod ranks. */
-static inline void fixture_stages(struct pp_arena *arena, const struct pp_spec *spec, const uint32_t *first, uint32_t count,
-                                  uint32_t ranks, struct pp_stages *stages)
+static inline void fixture_stages(struct pp_arena *arena, const struct pp_spec *spec, const uint32_t *first,
+                                  uint32_t count, uint32_t ranks, struct pp_stages *stages)
 {
 	stages->count = count;
 	stages->items = PP_NEW_ARRAY(arena, struct pp_stage_plan, count);

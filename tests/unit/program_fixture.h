@@ -7,7 +7,11 @@
 #include "codegen/layer.h"
 #include "compiler/cost.h"
 
-enum { FUSED = 1 << PP_PHASE_F | 1 << PP_PHASE_B, SPLIT = 1 << PP_PHASE_F | 1 << PP_PHASE_I | 1 << PP_PHASE_W, MIXED = FUSED | SPLIT };
+enum {
+	FUSED = 1 << PP_PHASE_F | 1 << PP_PHASE_B,
+	SPLIT = 1 << PP_PHASE_F | 1 << PP_PHASE_I | 1 << PP_PHASE_W,
+	MIXED = FUSED | SPLIT
+};
 
 struct built {
 	struct pp_arena *arena;
@@ -17,7 +21,8 @@ struct built {
 };
 
 /* Bodies of all stages for the given phases; stage s on rank s mod ranks. */
-static inline void build_bodies(struct built *built, const uint32_t *first, uint32_t count, uint32_t ranks, uint8_t phases)
+static inline void build_bodies(struct built *built, const uint32_t *first, uint32_t count, uint32_t ranks,
+                                uint8_t phases)
 {
 	struct pp_program *program = built->program = PP_NEW(built->arena, struct pp_program);
 	uint8_t *masks = PP_NEW_ARRAY(built->arena, uint8_t, count);
@@ -25,8 +30,13 @@ static inline void build_bodies(struct built *built, const uint32_t *first, uint
 	pp_cost_layers(built->arena, built->spec, &built->stages);
 	fixture_stages(built->arena, built->spec, first, count, ranks, &built->stages);
 	pp_cost_stages(built->spec, &built->stages);
-	*program = (struct pp_program){.arena = built->arena, .ranks = ranks, .tp = 1, .dp = 1, .vpp = 1,
-	                               .microbatches = built->spec->microbatches, .train = built->spec->train};
+	*program = (struct pp_program){.arena = built->arena,
+	                               .ranks = ranks,
+	                               .tp = 1,
+	                               .dp = 1,
+	                               .vpp = 1,
+	                               .microbatches = built->spec->microbatches,
+	                               .train = built->spec->train};
 	pp_tensors_build(program, &built->spec->model, &built->stages, (enum pp_dtype)built->spec->dtype);
 	pp_bodies_build(program, built->spec, &built->stages, masks);
 }

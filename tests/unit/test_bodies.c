@@ -29,7 +29,8 @@ static void forward_and_fused_backward(void **state)
 	struct built built = built_of(&tiny);
 	const uint32_t whole[] = {0};
 	build_bodies(&built, whole, 1, 1, FUSED);
-	assert_instructions(&built, 0, PP_PHASE_F,
+	assert_instructions(
+	    &built, 0, PP_PHASE_F,
 	    "embed ids emb.weight emb.position -> block.0.x #4\n"
 	    "norm block.0.x block.0.norm1.weight block.0.norm1.bias -> block.0.n1 block.0.mean1 block.0.rstd1 #0\n"
 	    "linear block.0.n1 block.0.attn.q.weight block.0.attn.q.bias -> block.0.q\n"
@@ -46,7 +47,8 @@ static void forward_and_fused_backward(void **state)
 	    "norm norm.x norm.weight norm.bias -> head.x norm.mean norm.rstd #0\n"
 	    "linear head.x head.weight - -> head.logits\n"
 	    "xent head.logits labels -> head.logits loss #16 #0\n");
-	assert_instructions(&built, 0, PP_PHASE_B,
+	assert_instructions(
+	    &built, 0, PP_PHASE_B,
 	    "linear_dx head.logits head.weight -> norm.dy\n"
 	    "linear_dw head.logits head.x -> head.weight.grad -\n"
 	    "norm_dx norm.dy norm.x norm.weight norm.mean norm.rstd -> block.0.dy #0\n"
@@ -57,11 +59,13 @@ static void forward_and_fused_backward(void **state)
 	    "linear_dx block.0.df block.0.mlp.fc1.weight -> block.0.dn2\n"
 	    "linear_dw block.0.df block.0.n2 -> block.0.mlp.fc1.weight.grad block.0.mlp.fc1.bias.grad\n"
 	    "norm_dx block.0.dn2 block.0.x2 block.0.norm2.weight block.0.mean2 block.0.rstd2 -> block.0.dx2 #0\n"
-	    "norm_dw block.0.dn2 block.0.x2 block.0.mean2 block.0.rstd2 -> block.0.norm2.weight.grad block.0.norm2.bias.grad #0\n"
+	    "norm_dw block.0.dn2 block.0.x2 block.0.mean2 block.0.rstd2 -> block.0.norm2.weight.grad "
+	    "block.0.norm2.bias.grad #0\n"
 	    "add block.0.dy block.0.dx2 -> block.0.dx2\n"
 	    "linear_dx block.0.dx2 block.0.attn.o.weight -> block.0.do\n"
 	    "linear_dw block.0.dx2 block.0.o -> block.0.attn.o.weight.grad block.0.attn.o.bias.grad\n"
-	    "attn_dx block.0.do block.0.q block.0.k block.0.v block.0.o block.0.lse -> block.0.dq block.0.dk block.0.dv #4 #2 #2 #0\n"
+	    "attn_dx block.0.do block.0.q block.0.k block.0.v block.0.o block.0.lse -> block.0.dq block.0.dk block.0.dv #4 "
+	    "#2 #2 #0\n"
 	    "linear_dx block.0.dq block.0.attn.q.weight -> block.0.dn1\n"
 	    "linear_dw block.0.dq block.0.n1 -> block.0.attn.q.weight.grad block.0.attn.q.bias.grad\n"
 	    "linear_dx block.0.dk block.0.attn.k.weight -> block.0.dn1_k\n"
@@ -70,7 +74,8 @@ static void forward_and_fused_backward(void **state)
 	    "linear_dx block.0.dv block.0.attn.v.weight -> block.0.dn1_v\n"
 	    "linear_dw block.0.dv block.0.n1 -> block.0.attn.v.weight.grad block.0.attn.v.bias.grad\n"
 	    "add block.0.dn1 block.0.dn1_v -> block.0.dn1\n"
-	    "norm_dw block.0.dn1 block.0.x block.0.mean1 block.0.rstd1 -> block.0.norm1.weight.grad block.0.norm1.bias.grad #0\n"
+	    "norm_dw block.0.dn1 block.0.x block.0.mean1 block.0.rstd1 -> block.0.norm1.weight.grad "
+	    "block.0.norm1.bias.grad #0\n"
 	    "norm_dx block.0.dn1 block.0.x block.0.norm1.weight block.0.mean1 block.0.rstd1 -> emb.dy #0\n"
 	    "add block.0.dx2 emb.dy -> emb.dy\n"
 	    "embed_dw ids emb.dy -> emb.weight.grad emb.position.grad #4\n");
@@ -84,7 +89,8 @@ static void split_backward(void **state)
 	struct built built = built_of(&tiny);
 	const uint32_t three[] = {0, 1, 2};
 	build_bodies(&built, three, 3, 3, SPLIT);
-	assert_instructions(&built, 1, PP_PHASE_I,
+	assert_instructions(
+	    &built, 1, PP_PHASE_I,
 	    "copy dout -> block.0.dy\n"
 	    "linear_dx block.0.dy block.0.mlp.fc2.weight -> block.0.dg\n"
 	    "act_dx block.0.dg block.0.f -> block.0.df #1\n"
@@ -92,7 +98,8 @@ static void split_backward(void **state)
 	    "norm_dx block.0.dn2 block.0.x2 block.0.norm2.weight block.0.mean2 block.0.rstd2 -> block.0.dx2 #0\n"
 	    "add block.0.dy block.0.dx2 -> block.0.dx2\n"
 	    "linear_dx block.0.dx2 block.0.attn.o.weight -> block.0.do\n"
-	    "attn_dx block.0.do block.0.q block.0.k block.0.v block.0.o block.0.lse -> block.0.dq_new block.0.dk_new block.0.dv_new #4 #2 #2 #0\n"
+	    "attn_dx block.0.do block.0.q block.0.k block.0.v block.0.o block.0.lse -> block.0.dq_new block.0.dk_new "
+	    "block.0.dv_new #4 #2 #2 #0\n"
 	    "copy block.0.dq_new -> block.0.dq\n"
 	    "copy block.0.dk_new -> block.0.dk\n"
 	    "copy block.0.dv_new -> block.0.dv\n"
@@ -104,20 +111,22 @@ static void split_backward(void **state)
 	    "norm_dx block.0.dn1 block.0.x block.0.norm1.weight block.0.mean1 block.0.rstd1 -> din #0\n"
 	    "add block.0.dx2 din -> din\n");
 	assert_instructions(&built, 1, PP_PHASE_W,
-	    "linear_dw block.0.dy block.0.g -> block.0.mlp.fc2.weight.grad block.0.mlp.fc2.bias.grad\n"
-	    "linear_dw block.0.df block.0.n2 -> block.0.mlp.fc1.weight.grad block.0.mlp.fc1.bias.grad\n"
-	    "norm_dw block.0.dn2 block.0.x2 block.0.mean2 block.0.rstd2 -> block.0.norm2.weight.grad block.0.norm2.bias.grad #0\n"
-	    "linear_dw block.0.dx2 block.0.o -> block.0.attn.o.weight.grad block.0.attn.o.bias.grad\n"
-	    "linear_dw block.0.dq block.0.n1 -> block.0.attn.q.weight.grad block.0.attn.q.bias.grad\n"
-	    "linear_dw block.0.dk block.0.n1 -> block.0.attn.k.weight.grad block.0.attn.k.bias.grad\n"
-	    "linear_dw block.0.dv block.0.n1 -> block.0.attn.v.weight.grad block.0.attn.v.bias.grad\n"
-	    "norm_dw block.0.dn1 block.0.x block.0.mean1 block.0.rstd1 -> block.0.norm1.weight.grad block.0.norm1.bias.grad #0\n");
+	                    "linear_dw block.0.dy block.0.g -> block.0.mlp.fc2.weight.grad block.0.mlp.fc2.bias.grad\n"
+	                    "linear_dw block.0.df block.0.n2 -> block.0.mlp.fc1.weight.grad block.0.mlp.fc1.bias.grad\n"
+	                    "norm_dw block.0.dn2 block.0.x2 block.0.mean2 block.0.rstd2 -> block.0.norm2.weight.grad "
+	                    "block.0.norm2.bias.grad #0\n"
+	                    "linear_dw block.0.dx2 block.0.o -> block.0.attn.o.weight.grad block.0.attn.o.bias.grad\n"
+	                    "linear_dw block.0.dq block.0.n1 -> block.0.attn.q.weight.grad block.0.attn.q.bias.grad\n"
+	                    "linear_dw block.0.dk block.0.n1 -> block.0.attn.k.weight.grad block.0.attn.k.bias.grad\n"
+	                    "linear_dw block.0.dv block.0.n1 -> block.0.attn.v.weight.grad block.0.attn.v.bias.grad\n"
+	                    "norm_dw block.0.dn1 block.0.x block.0.mean1 block.0.rstd1 -> block.0.norm1.weight.grad "
+	                    "block.0.norm1.bias.grad #0\n");
 	assert_instructions(&built, 0, PP_PHASE_F, "embed ids emb.weight emb.position -> out #4\n");
 	assert_instructions(&built, 0, PP_PHASE_I, "copy dout -> emb.dy\n");
 	assert_instructions(&built, 0, PP_PHASE_W, "embed_dw ids emb.dy -> emb.weight.grad emb.position.grad #4\n");
 	assert_instructions(&built, 2, PP_PHASE_I,
-	    "linear_dx head.logits head.weight -> norm.dy\n"
-	    "norm_dx norm.dy norm.x norm.weight norm.mean norm.rstd -> din #0\n");
+	                    "linear_dx head.logits head.weight -> norm.dy\n"
+	                    "norm_dx norm.dy norm.x norm.weight norm.mean norm.rstd -> din #0\n");
 	assert_true(built.program->stages[0].body[PP_PHASE_B] == PP_NULL);
 	pp_arena_destroy(built.arena);
 }
@@ -134,28 +143,28 @@ static void registers_lie_where_the_layout_says(void **state)
 	body_print_registers(body_of(&built, 2, PP_PHASE_F), out);
 	body_print_registers(body_of(&built, 1, PP_PHASE_W), out);
 	fclose(out);
-	assert_string_equal(text,
-	    "in = in+0 f32[4,8]\nlabels = aux+0 i32[4,1]\nloss = loss+0 f64[2,1]\n"
-	    "norm.x = stash+0 f32[4,8]\nhead.x = stash+384 f32[4,8]\n"
-	    "norm.weight = weight.0+0 f32[8,1]\nnorm.bias = weight.1+0 f32[8,1]\n"
-	    "norm.mean = stash+128 f32[4,1]\nnorm.rstd = stash+192 f32[4,1]\n"
-	    "head.logits = stash+512 f32[4,16]\nhead.weight = weight.2+0 f32[16,8]\n"
-	    "block.0.dy = stash+2368 f32[4,8]\nblock.0.df = stash+1344 f32[4,32]\nblock.0.dn2 = stash+2496 f32[4,8]\n"
-	    "block.0.dx2 = stash+2624 f32[4,8]\nblock.0.x2 = stash+960 f32[4,8]\nblock.0.g = stash+1856 f32[4,32]\n"
-	    "block.0.mlp.fc2.weight.grad = grad.30+0 f32[8,32]\nblock.0.mlp.fc2.bias.grad = grad.31+0 f32[8,1]\n"
-	    "block.0.n2 = stash+1216 f32[4,8]\n"
-	    "block.0.mlp.fc1.weight.grad = grad.28+0 f32[32,8]\nblock.0.mlp.fc1.bias.grad = grad.29+0 f32[32,1]\n"
-	    "block.0.mean2 = stash+1088 f32[4,1]\nblock.0.rstd2 = stash+1152 f32[4,1]\n"
-	    "block.0.norm2.weight.grad = grad.26+0 f32[8,1]\nblock.0.norm2.bias.grad = grad.27+0 f32[8,1]\n"
-	    "block.0.x = stash+0 f32[4,8]\nblock.0.n1 = stash+256 f32[4,8]\nblock.0.dn1 = stash+2752 f32[4,8]\n"
-	    "block.0.o = stash+768 f32[4,8]\n"
-	    "block.0.attn.o.weight.grad = grad.24+0 f32[8,8]\nblock.0.attn.o.bias.grad = grad.25+0 f32[8,1]\n"
-	    "block.0.dq = stash+384 f32[4,8]\nblock.0.dk = stash+512 f32[4,8]\nblock.0.dv = stash+640 f32[4,8]\n"
-	    "block.0.attn.q.weight.grad = grad.18+0 f32[8,8]\nblock.0.attn.q.bias.grad = grad.19+0 f32[8,1]\n"
-	    "block.0.attn.k.weight.grad = grad.20+0 f32[8,8]\nblock.0.attn.k.bias.grad = grad.21+0 f32[8,1]\n"
-	    "block.0.attn.v.weight.grad = grad.22+0 f32[8,8]\nblock.0.attn.v.bias.grad = grad.23+0 f32[8,1]\n"
-	    "block.0.mean1 = stash+128 f32[4,1]\nblock.0.rstd1 = stash+192 f32[4,1]\n"
-	    "block.0.norm1.weight.grad = grad.16+0 f32[8,1]\nblock.0.norm1.bias.grad = grad.17+0 f32[8,1]\n");
+	assert_string_equal(
+	    text, "in = in+0 f32[4,8]\nlabels = aux+0 i32[4,1]\nloss = loss+0 f64[2,1]\n"
+	          "norm.x = stash+0 f32[4,8]\nhead.x = stash+384 f32[4,8]\n"
+	          "norm.weight = weight.0+0 f32[8,1]\nnorm.bias = weight.1+0 f32[8,1]\n"
+	          "norm.mean = stash+128 f32[4,1]\nnorm.rstd = stash+192 f32[4,1]\n"
+	          "head.logits = stash+512 f32[4,16]\nhead.weight = weight.2+0 f32[16,8]\n"
+	          "block.0.dy = stash+2368 f32[4,8]\nblock.0.df = stash+1344 f32[4,32]\nblock.0.dn2 = stash+2496 f32[4,8]\n"
+	          "block.0.dx2 = stash+2624 f32[4,8]\nblock.0.x2 = stash+960 f32[4,8]\nblock.0.g = stash+1856 f32[4,32]\n"
+	          "block.0.mlp.fc2.weight.grad = grad.30+0 f32[8,32]\nblock.0.mlp.fc2.bias.grad = grad.31+0 f32[8,1]\n"
+	          "block.0.n2 = stash+1216 f32[4,8]\n"
+	          "block.0.mlp.fc1.weight.grad = grad.28+0 f32[32,8]\nblock.0.mlp.fc1.bias.grad = grad.29+0 f32[32,1]\n"
+	          "block.0.mean2 = stash+1088 f32[4,1]\nblock.0.rstd2 = stash+1152 f32[4,1]\n"
+	          "block.0.norm2.weight.grad = grad.26+0 f32[8,1]\nblock.0.norm2.bias.grad = grad.27+0 f32[8,1]\n"
+	          "block.0.x = stash+0 f32[4,8]\nblock.0.n1 = stash+256 f32[4,8]\nblock.0.dn1 = stash+2752 f32[4,8]\n"
+	          "block.0.o = stash+768 f32[4,8]\n"
+	          "block.0.attn.o.weight.grad = grad.24+0 f32[8,8]\nblock.0.attn.o.bias.grad = grad.25+0 f32[8,1]\n"
+	          "block.0.dq = stash+384 f32[4,8]\nblock.0.dk = stash+512 f32[4,8]\nblock.0.dv = stash+640 f32[4,8]\n"
+	          "block.0.attn.q.weight.grad = grad.18+0 f32[8,8]\nblock.0.attn.q.bias.grad = grad.19+0 f32[8,1]\n"
+	          "block.0.attn.k.weight.grad = grad.20+0 f32[8,8]\nblock.0.attn.k.bias.grad = grad.21+0 f32[8,1]\n"
+	          "block.0.attn.v.weight.grad = grad.22+0 f32[8,8]\nblock.0.attn.v.bias.grad = grad.23+0 f32[8,1]\n"
+	          "block.0.mean1 = stash+128 f32[4,1]\nblock.0.rstd1 = stash+192 f32[4,1]\n"
+	          "block.0.norm1.weight.grad = grad.16+0 f32[8,1]\nblock.0.norm1.bias.grad = grad.17+0 f32[8,1]\n");
 	free(text);
 	pp_arena_destroy(built.arena);
 }
@@ -232,7 +241,8 @@ static void counts_are_what_bodies_do(void **state)
 static void stage_bytes_are_those_of_layers(void **state)
 {
 	(void)state;
-	static const struct model_size wide = {16, 4, 4, 4, 64, 80, 8, 2, false}, narrow = {48, 4, 1, 4, 20, 10, 5, 1, true};
+	static const struct model_size wide = {16, 4, 4, 4, 64, 80, 8, 2, false},
+	                               narrow = {48, 4, 1, 4, 20, 10, 5, 1, true};
 	static const uint32_t first[] = {0, 2, 4};
 	static const uint8_t phases[] = {FUSED, SPLIT, MIXED};
 	const struct model_size *sizes[] = {&wide, &narrow, &demo_model};
@@ -243,7 +253,8 @@ static void stage_bytes_are_those_of_layers(void **state)
 			const struct pp_stage_plan *item = &built.stages.items[s];
 			uint64_t work = 0, most = 0;
 			for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++)
-				if (built.program->stages[s].body[phase] != PP_NULL && body_of(&built, s, (enum pp_phase)phase)->work_bytes > work)
+				if (built.program->stages[s].body[phase] != PP_NULL &&
+				    body_of(&built, s, (enum pp_phase)phase)->work_bytes > work)
 					work = body_of(&built, s, (enum pp_phase)phase)->work_bytes;
 			for (uint32_t l = item->first_layer; l < item->first_layer + item->layer_count; l++)
 				most = built.stages.layers[l].work_bytes > most ? built.stages.layers[l].work_bytes : most;
@@ -282,29 +293,29 @@ static void tensors_of_a_model(void **state)
 	FILE *out = open_memstream(&text, &length);
 	for (uint32_t t = 0; t < 18; t++) {
 		const struct pp_tensor *tensor = &built.program->tensors[t];
-		fprintf(out, "%s [%u,%u] %s %s %u%s %g\n", tensor->name, tensor->rows, tensor->columns, pp_init_name[tensor->init],
-		        pp_tp_grad_name[tensor->tp_grad], tensor->shard, tensor->decay ? " decay" : "", tensor->std);
+		fprintf(out, "%s [%u,%u] %s %s %u%s %g\n", tensor->name, tensor->rows, tensor->columns,
+		        pp_init_name[tensor->init], pp_tp_grad_name[tensor->tp_grad], tensor->shard,
+		        tensor->decay ? " decay" : "", tensor->std);
 	}
 	fclose(out);
-	assert_string_equal(text,
-	    "emb.weight [16,8] normal sharded 0 decay 0.02\n"
-	    "emb.position [4,8] normal replicated_equal 255 decay 0.02\n"
-	    "block.0.norm1.weight [8,1] one replicated_equal 255 0\n"
-	    "block.0.norm1.bias [8,1] zero replicated_equal 255 0\n"
-	    "block.0.attn.q.weight [8,8] normal sharded 0 decay 0.02\n"
-	    "block.0.attn.q.bias [8,1] zero sharded 0 0\n"
-	    "block.0.attn.k.weight [8,8] normal sharded 0 decay 0.02\n"
-	    "block.0.attn.k.bias [8,1] zero sharded 0 0\n"
-	    "block.0.attn.v.weight [8,8] normal sharded 0 decay 0.02\n"
-	    "block.0.attn.v.bias [8,1] zero sharded 0 0\n"
-	    "block.0.attn.o.weight [8,8] normal sharded 1 decay 0.01\n"
-	    "block.0.attn.o.bias [8,1] zero replicated_equal 255 0\n"
-	    "block.0.norm2.weight [8,1] one replicated_equal 255 0\n"
-	    "block.0.norm2.bias [8,1] zero replicated_equal 255 0\n"
-	    "block.0.mlp.fc1.weight [32,8] normal sharded 0 decay 0.02\n"
-	    "block.0.mlp.fc1.bias [32,1] zero sharded 0 0\n"
-	    "block.0.mlp.fc2.weight [8,32] normal sharded 1 decay 0.01\n"
-	    "block.0.mlp.fc2.bias [8,1] zero replicated_equal 255 0\n");
+	assert_string_equal(text, "emb.weight [16,8] normal sharded 0 decay 0.02\n"
+	                          "emb.position [4,8] normal replicated_equal 255 decay 0.02\n"
+	                          "block.0.norm1.weight [8,1] one replicated_equal 255 0\n"
+	                          "block.0.norm1.bias [8,1] zero replicated_equal 255 0\n"
+	                          "block.0.attn.q.weight [8,8] normal sharded 0 decay 0.02\n"
+	                          "block.0.attn.q.bias [8,1] zero sharded 0 0\n"
+	                          "block.0.attn.k.weight [8,8] normal sharded 0 decay 0.02\n"
+	                          "block.0.attn.k.bias [8,1] zero sharded 0 0\n"
+	                          "block.0.attn.v.weight [8,8] normal sharded 0 decay 0.02\n"
+	                          "block.0.attn.v.bias [8,1] zero sharded 0 0\n"
+	                          "block.0.attn.o.weight [8,8] normal sharded 1 decay 0.01\n"
+	                          "block.0.attn.o.bias [8,1] zero replicated_equal 255 0\n"
+	                          "block.0.norm2.weight [8,1] one replicated_equal 255 0\n"
+	                          "block.0.norm2.bias [8,1] zero replicated_equal 255 0\n"
+	                          "block.0.mlp.fc1.weight [32,8] normal sharded 0 decay 0.02\n"
+	                          "block.0.mlp.fc1.bias [32,1] zero sharded 0 0\n"
+	                          "block.0.mlp.fc2.weight [8,32] normal sharded 1 decay 0.01\n"
+	                          "block.0.mlp.fc2.bias [8,1] zero replicated_equal 255 0\n");
 	free(text);
 	assert_int_equal(built.program->tensor_count, 2 + 2 * 16 + 2);
 	assert_string_equal(built.program->tensors[18].name, "block.1.norm1.weight");
@@ -419,8 +430,10 @@ static void custom_model(void **state)
 {
 	(void)state;
 	struct built built = built_of(&tiny);
-	struct pp_custom work = {.params = 100, .activation = 1000, .output = 24, .time_f = 3000, .time_i = 2000, .time_w = 1000};
-	struct pp_layer layers[3] = {fixture_custom(&tiny, "a", work), fixture_custom(&tiny, "b", work), fixture_custom(&tiny, "c", work)};
+	struct pp_custom work = {
+	    .params = 100, .activation = 1000, .output = 24, .time_f = 3000, .time_i = 2000, .time_w = 1000};
+	struct pp_layer layers[3] = {fixture_custom(&tiny, "a", work), fixture_custom(&tiny, "b", work),
+	                             fixture_custom(&tiny, "c", work)};
 	layers[1].custom.time_w = 0;
 	static const uint32_t two[] = {0, 2};
 	built.spec->model.layers = layers;
@@ -460,9 +473,11 @@ static void custom_layers_among_trained_ones(void **state)
 	built.spec->model.layer_count = 4; /* emb, cross, norm, head */
 	build_bodies(&built, first, 3, 3, MIXED);
 	assert_instructions(&built, 0, PP_PHASE_F, "embed ids emb.weight emb.position -> out #4\nsleep #30\n");
-	assert_instructions(&built, 0, PP_PHASE_B, "sleep #30\nembed_dw ids dout -> emb.weight.grad emb.position.grad #4\n");
+	assert_instructions(&built, 0, PP_PHASE_B,
+	                    "sleep #30\nembed_dw ids dout -> emb.weight.grad emb.position.grad #4\n");
 	assert_instructions(&built, 0, PP_PHASE_I, "sleep #20\ncopy dout -> emb.dy\n");
-	assert_instructions(&built, 0, PP_PHASE_W, "sleep #10\nembed_dw ids emb.dy -> emb.weight.grad emb.position.grad #4\n");
+	assert_instructions(&built, 0, PP_PHASE_W,
+	                    "sleep #10\nembed_dw ids emb.dy -> emb.weight.grad emb.position.grad #4\n");
 	assert_int_equal(built.program->stages[0].stash_bytes, 64 + 128);
 	assert_int_equal(built.program->stages[0].out_count, 32);
 	assert_string_equal(built.program->stages[1].title, "empty");
@@ -471,8 +486,10 @@ static void custom_layers_among_trained_ones(void **state)
 	assert_instructions(&built, 1, PP_PHASE_W, "");
 	static const uint32_t whole[] = {0};
 	build_bodies(&built, whole, 1, 1, FUSED);
-	assert_instructions(&built, 0, PP_PHASE_F,
-	    "embed ids emb.weight emb.position -> norm.x #4\nsleep #30\nnorm norm.x norm.weight norm.bias -> head.x norm.mean norm.rstd #0\n"
+	assert_instructions(
+	    &built, 0, PP_PHASE_F,
+	    "embed ids emb.weight emb.position -> norm.x #4\nsleep #30\nnorm norm.x norm.weight norm.bias -> head.x "
+	    "norm.mean norm.rstd #0\n"
 	    "linear head.x head.weight - -> head.logits\nxent head.logits labels -> head.logits loss #16 #0\n");
 	pp_arena_destroy(built.arena);
 }
@@ -483,7 +500,8 @@ static void custom_layer_before_the_embedding(void **state)
 	(void)state;
 	struct built built = built_of(&tiny);
 	struct pp_layer layers[4];
-	layers[0] = fixture_custom(&tiny, "patch", (struct pp_custom){.output = 40, .time_f = 30, .time_i = 20, .time_w = 10});
+	layers[0] =
+	    fixture_custom(&tiny, "patch", (struct pp_custom){.output = 40, .time_f = 30, .time_i = 20, .time_w = 10});
 	layers[1] = built.spec->model.layers[0];
 	memcpy(layers + 2, built.spec->model.layers + 2, 2 * sizeof *layers);
 	static const uint32_t two[] = {0, 1};
@@ -494,12 +512,12 @@ static void custom_layer_before_the_embedding(void **state)
 	assert_instructions(&built, 0, PP_PHASE_F, "sleep #30\nfill -> out\n");
 	assert_instructions(&built, 0, PP_PHASE_B, "sleep #30\n");
 	assert_instructions(&built, 1, PP_PHASE_B,
-	    "linear_dx head.logits head.weight -> norm.dy\n"
-	    "linear_dw head.logits head.x -> head.weight.grad -\n"
-	    "norm_dx norm.dy norm.x norm.weight norm.mean norm.rstd -> emb.dy #0\n"
-	    "norm_dw norm.dy norm.x norm.mean norm.rstd -> norm.weight.grad norm.bias.grad #0\n"
-	    "embed_dw ids emb.dy -> emb.weight.grad emb.position.grad #4\n"
-	    "fill -> din\n");
+	                    "linear_dx head.logits head.weight -> norm.dy\n"
+	                    "linear_dw head.logits head.x -> head.weight.grad -\n"
+	                    "norm_dx norm.dy norm.x norm.weight norm.mean norm.rstd -> emb.dy #0\n"
+	                    "norm_dw norm.dy norm.x norm.mean norm.rstd -> norm.weight.grad norm.bias.grad #0\n"
+	                    "embed_dw ids emb.dy -> emb.weight.grad emb.position.grad #4\n"
+	                    "fill -> din\n");
 	pp_arena_destroy(built.arena);
 }
 

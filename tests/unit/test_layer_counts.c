@@ -81,7 +81,8 @@ static void flops_of_a_step(void **state)
 	staged(&f, whole, 1, 1);
 	const struct pp_stage_plan *item = &f.stages.items[0];
 	uint64_t s = 1024, L = 12, h = 768, V = 50257;
-	assert_int_equal(item->flops[PP_PHASE_F] + item->flops[PP_PHASE_B], 72 * s * L * h * h + 12 * s * s * L * h + 6 * s * h * V);
+	assert_int_equal(item->flops[PP_PHASE_F] + item->flops[PP_PHASE_B],
+	                 72 * s * L * h * h + 12 * s * s * L * h + 6 * s * h * V);
 	assert_int_equal(item->flops[PP_PHASE_B], item->flops[PP_PHASE_I] + item->flops[PP_PHASE_W]);
 	pp_arena_destroy(f.arena);
 }
@@ -94,8 +95,10 @@ static void flops_of_a_block(void **state)
 	const struct pp_layer_counts *block = &f.stages.layers[1], *head = &f.stages.layers[3];
 	uint64_t T = 96 * 3, h = 512, q = 512, w = 128;
 	uint64_t G = 2 * T * (h * (q + 2 * w) + q * h + 2 * h * 1000), C = 4 * T * 96 * q;
-	const uint64_t matmul[PP_PHASE_COUNT] = {[PP_PHASE_F] = G, [PP_PHASE_B] = 2 * G, [PP_PHASE_I] = G, [PP_PHASE_W] = G};
-	const uint64_t core[PP_PHASE_COUNT] = {[PP_PHASE_F] = C, [PP_PHASE_B] = 2 * C, [PP_PHASE_I] = 2 * C, [PP_PHASE_W] = 0};
+	const uint64_t matmul[PP_PHASE_COUNT] = {
+	    [PP_PHASE_F] = G, [PP_PHASE_B] = 2 * G, [PP_PHASE_I] = G, [PP_PHASE_W] = G};
+	const uint64_t core[PP_PHASE_COUNT] = {
+	    [PP_PHASE_F] = C, [PP_PHASE_B] = 2 * C, [PP_PHASE_I] = 2 * C, [PP_PHASE_W] = 0};
 	for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++) {
 		assert_int_equal(block->matmul_flops[phase], matmul[phase]);
 		assert_int_equal(block->attention_flops[phase], core[phase]);
@@ -168,9 +171,14 @@ static void custom_times_and_flops(void **state)
 	struct pp_arena *arena = pp_arena_create(NULL);
 	struct pp_spec *spec = fixture_spec(arena, &demo_model);
 	struct pp_layer layers[2] = {
-	    fixture_custom(&demo_model, "a", (struct pp_custom){.time_f = 1000, .time_i = 700, .time_w = 0, .activation = 65, .output = 10}),
-	    fixture_custom(&demo_model, "b", (struct pp_custom){.params = 7, .flops = 50000, .time_f = PP_TIME_UNSET,
-	                                                        .time_i = PP_TIME_UNSET, .time_w = PP_TIME_UNSET}),
+	    fixture_custom(&demo_model, "a",
+	                   (struct pp_custom){.time_f = 1000, .time_i = 700, .time_w = 0, .activation = 65, .output = 10}),
+	    fixture_custom(&demo_model, "b",
+	                   (struct pp_custom){.params = 7,
+	                                      .flops = 50000,
+	                                      .time_f = PP_TIME_UNSET,
+	                                      .time_i = PP_TIME_UNSET,
+	                                      .time_w = PP_TIME_UNSET}),
 	};
 	spec->model.layers = layers;
 	spec->model.layer_count = 2;

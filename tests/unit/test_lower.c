@@ -71,8 +71,7 @@ static void one_forward_one_backward_on_two_ranks(void **state)
 	end_world(&w);
 }
 
-/* ---- messages, slots, tails of field cases ------------------------------------------------------------------------
- */
+/* ---- messages, slots, tails of field cases ------------------------------------------------------- */
 
 static void count_messages(struct world *w, uint32_t remote, uint32_t local)
 {
@@ -365,8 +364,7 @@ static void streams_take_the_ideal_time(void **state)
 	}
 }
 
-/* ---- properties over random schedules ------------------------------------------------------------------------------
- */
+/* ---- properties over random schedules ------------------------------------------------------------ */
 
 static void random_schedules_lower_to_sound_streams(void **state)
 {

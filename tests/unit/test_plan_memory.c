@@ -10,8 +10,7 @@ static void plan(struct world *w)
 	assert_true(pp_plan_memory(&w->program, w->diag));
 }
 
-/* ---- bytes alone: which ranges hold something that is still wanted ------------------------------------------------
- */
+/* ---- bytes alone: which ranges hold something that is still wanted ------------------------------- */
 
 struct live {
 	uint64_t from, to;

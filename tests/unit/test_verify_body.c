@@ -67,9 +67,9 @@ static void built_bodies_are_proven(void **state)
 	for (unsigned i = 0; i < 2; i++) {
 		assert_proven(sizes[i], whole, 1, 1);
 		assert_proven(sizes[i], two, 2, 2);
-		assert_proven(sizes[i], ends, 4, 4);  /* embedding, blocks, norm, head alone */
-		assert_proven(sizes[i], ends, 4, 2);  /* tied uses in two stages of a rank */
-		assert_proven(sizes[i], gaps, 6, 3);  /* an empty first stage, one amidst */
+		assert_proven(sizes[i], ends, 4, 4); /* embedding, blocks, norm, head alone */
+		assert_proven(sizes[i], ends, 4, 2); /* tied uses in two stages of a rank */
+		assert_proven(sizes[i], gaps, 6, 3); /* an empty first stage, one amidst */
 	}
 	assert_proven(&gpt2_small, whole, 1, 1);
 	assert_proven(&demo_model, ends, 4, 4);
@@ -162,7 +162,8 @@ static void weight_of_no_slot(struct built *b)
 }
 static void weight_of_another_tensor(struct built *b)
 {
-	reg_named(b, 1, PP_PHASE_F, "block.0.attn.q.weight")->slot = reg_named(b, 1, PP_PHASE_F, "block.0.mlp.fc1.weight")->slot;
+	reg_named(b, 1, PP_PHASE_F, "block.0.attn.q.weight")->slot =
+	    reg_named(b, 1, PP_PHASE_F, "block.0.mlp.fc1.weight")->slot;
 }
 static void weight_of_another_stage(struct built *b)
 {
@@ -288,37 +289,31 @@ static const struct mutant mutants[] = {
      "error[V10]: body s1.B: register block.0.df (f32[4,32] at byte 128) ends outside work, which has 512 bytes\n"
      "error[V10]: body s1.B: register block.0.dn2 (f32[4,8] at byte 512) ends outside work, which has 512 bytes\n"
      "error[V10]: body s1.B: register block.0.dv (f32[4,8] at byte 512) ends outside work, which has 512 bytes\n"},
-    {workspace_slot_is_too_small,
-     "error[V10]: body s1.B: needs 640 bytes of workspace; rank 1 has 512\n"},
-    {offset_is_not_aligned,
-     "error[V10]: body s2.F: register norm.x begins at byte 4, expected a multiple of 16\n"},
-    {register_is_empty,
-     "error[V10]: body s2.F: register norm.mean is empty: [4,0]\n"},
+    {workspace_slot_is_too_small, "error[V10]: body s1.B: needs 640 bytes of workspace; rank 1 has 512\n"},
+    {offset_is_not_aligned, "error[V10]: body s2.F: register norm.x begins at byte 4, expected a multiple of 16\n"},
+    {register_is_empty, "error[V10]: body s2.F: register norm.mean is empty: [4,0]\n"},
     {boundary_is_too_wide,
      "error[V10]: body s0.F: register out (f32[4,9] at byte 0) ends outside out, which has 128 bytes\n"},
-    {boundary_dtype,
-     "error[V10]: body s0.F: register out on out is bf16, expected f32 as the boundary of the stage\n"},
+    {boundary_dtype, "error[V10]: body s0.F: register out on out is bf16, expected f32 as the boundary of the stage\n"},
     {first_stage_has_no_input,
      "error[V10]: body s0.F: register out (f32[4,8] at byte 0) ends outside in, which has 0 bytes\n"},
-    {grad_of_the_wrong_shape,
-     "error[V10]: body s1.W: register block.0.attn.q.weight.grad is f32[8,4] at byte 0, expected [8,8] at byte 0 as tensor block.0.attn.q.weight\n"},
+    {grad_of_the_wrong_shape, "error[V10]: body s1.W: register block.0.attn.q.weight.grad is f32[8,4] at byte 0, "
+                              "expected [8,8] at byte 0 as tensor block.0.attn.q.weight\n"},
     {weight_is_a_grad_slot,
      "error[V10]: body s2.F: register norm.weight names slot 3 of class grad, expected weight\n"},
-    {weight_of_no_slot,
-     "error[V10]: body s2.F: register norm.weight names slot 999, but the rank has 16\n"},
-    {weight_of_another_tensor,
-     "error[V10]: body s1.F: register block.0.attn.q.weight is f32[8,8] at byte 0, expected [32,8] at byte 0 as tensor block.0.mlp.fc1.weight\n"},
+    {weight_of_no_slot, "error[V10]: body s2.F: register norm.weight names slot 999, but the rank has 16\n"},
+    {weight_of_another_tensor, "error[V10]: body s1.F: register block.0.attn.q.weight is f32[8,8] at byte 0, expected "
+                               "[32,8] at byte 0 as tensor block.0.mlp.fc1.weight\n"},
     {weight_of_another_stage,
      "error[V10]: body s0.F: register emb.weight names weight slot 0, which no use of stage 0 has\n"
      "error[V10]: body s1.B: never writes the gradient of emb.weight (grad slot 4294967295)\n"
      "error[V10]: body s1.W: never writes the gradient of emb.weight (grad slot 4294967295)\n"},
     {weight_of_another_dtype,
      "error[V10]: body s2.F: register head.weight is bf16, expected f32 as tensor head.weight\n"},
-    {weight_is_sharded,
-     "error[V10]: body s2.F: register head.weight has tensor-parallel type S(1), which tensor head.weight (sharded) does not\n"},
-    {operand_is_absent,
-     "error[V10]: body s1.F, instruction 2: operand `w` is absent; `linear` needs it\n"
-     "   = note: linear block.0.n1 - block.0.attn.q.bias -> block.0.q\n"},
+    {weight_is_sharded, "error[V10]: body s2.F: register head.weight has tensor-parallel type S(1), which tensor "
+                        "head.weight (sharded) does not\n"},
+    {operand_is_absent, "error[V10]: body s1.F, instruction 2: operand `w` is absent; `linear` needs it\n"
+                        "   = note: linear block.0.n1 - block.0.attn.q.bias -> block.0.q\n"},
     {operand_on_the_wrong_base,
      "error[V10]: body s1.F, instruction 2: operand `w` (block.0.n1) lies on stash, expected a weight slot\n"
      "   = note: linear block.0.n1 block.0.n1 block.0.attn.q.bias -> block.0.q\n"},
@@ -326,44 +321,43 @@ static const struct mutant mutants[] = {
      "error[V10]: body s2.F, instruction 1: operand `mean` (norm.mean) is bf16, expected f32\n"
      "   = note: norm norm.x norm.weight norm.bias -> head.x norm.mean norm.rstd\n"},
     {operand_of_the_wrong_shape,
-     "error[V10]: body s1.F, instruction 9: operand `w` (block.0.mlp.fc1.weight) is f32[32,8], expected 32 columns (from block.0.g)\n"
+     "error[V10]: body s1.F, instruction 9: operand `w` (block.0.mlp.fc1.weight) is f32[32,8], expected 32 columns "
+     "(from block.0.g)\n"
      "   = note: linear block.0.g block.0.mlp.fc1.weight block.0.mlp.fc1.bias -> block.0.f\n"},
-    {seq_does_not_divide,
-     "error[V10]: body s1.F, instruction 5: seq = 3 does not divide tokens = 4\n"
-     "   = note: attn block.0.q block.0.k block.0.v -> block.0.o block.0.lse\n"},
+    {seq_does_not_divide, "error[V10]: body s1.F, instruction 5: seq = 3 does not divide tokens = 4\n"
+                          "   = note: attn block.0.q block.0.k block.0.v -> block.0.o block.0.lse\n"},
     {heads_do_not_fit,
      "error[V10]: body s1.F, instruction 5: k and v have 8 columns, expected kv_heads * head_dim = 1 * 4\n"
      "   = note: attn block.0.q block.0.k block.0.v -> block.0.o block.0.lse\n"},
-    {activation_of_no_kind,
-     "error[V10]: body s1.F, instruction 10: kind = 2 is out of range 0..1\n"
-     "   = note: act block.0.f -> block.0.g\n"},
-    {rms_with_a_mean,
-     "error[V10]: body s2.F, instruction 1: rms = 1 keeps no mean, but one is given\n"
-     "   = note: norm norm.x norm.weight norm.bias -> head.x norm.mean norm.rstd\n"},
+    {activation_of_no_kind, "error[V10]: body s1.F, instruction 10: kind = 2 is out of range 0..1\n"
+                            "   = note: act block.0.f -> block.0.g\n"},
+    {rms_with_a_mean, "error[V10]: body s2.F, instruction 1: rms = 1 keeps no mean, but one is given\n"
+                      "   = note: norm norm.x norm.weight norm.bias -> head.x norm.mean norm.rstd\n"},
     {vocab_beyond_the_columns,
      "error[V10]: body s2.F, instruction 3: vocab = 17 is out of range 1..16 (columns of the logits)\n"
      "   = note: xent head.logits labels -> head.logits loss\n"},
-    {labels_of_a_stage_without,
-     "error[V10]: body s2.F, instruction 3: reads labels, but stage 2 does not load them\n"
-     "   = note: xent head.logits labels -> head.logits loss\n"},
-    {ids_where_labels_are,
-     "error[V10]: body s2.F, instruction 3: labels (labels) begin at byte 0 of aux, expected 16\n"
-     "   = note: xent head.logits labels -> head.logits loss\n"},
+    {labels_of_a_stage_without, "error[V10]: body s2.F, instruction 3: reads labels, but stage 2 does not load them\n"
+                                "   = note: xent head.logits labels -> head.logits loss\n"},
+    {ids_where_labels_are, "error[V10]: body s2.F, instruction 3: labels (labels) begin at byte 0 of aux, expected 16\n"
+                           "   = note: xent head.logits labels -> head.logits loss\n"},
     {partial_into_an_activation,
-     "error[V10]: body s1.F, instruction 9: operands have the tensor-parallel types RRRP, expected one of: RRRR R001 11-P 0RR0 PR-P\n"
+     "error[V10]: body s1.F, instruction 9: operands have the tensor-parallel types RRRP, expected one of: RRRR R001 "
+     "11-P 0RR0 PR-P\n"
      "   = note: linear block.0.n2 block.0.mlp.fc1.weight block.0.mlp.fc1.bias -> block.0.f\n"
      "   = note: R replicated, P partial sums, 0 and 1 split by rows and by columns, - absent\n"},
     {read_before_write,
      "error[V10]: body s1.F, instruction 0: reads block.0.x (f32[4,8] at byte 0 of stash), which nobody has written\n"
      "   = note: norm block.0.x block.0.norm1.weight block.0.norm1.bias -> block.0.n1 block.0.mean1 block.0.rstd1\n"},
-    {read_of_a_stale_value,
-     "error[V10]: body s1.I, instruction 2: reads block.0.f (f32[4,32] at byte 1344 of stash), but those bytes hold block.0.df (f32[4,32])\n"
-     "   = note: act_dx block.0.df block.0.f -> block.0.df\n"},
+    {read_of_a_stale_value, "error[V10]: body s1.I, instruction 2: reads block.0.f (f32[4,32] at byte 1344 of stash), "
+                            "but those bytes hold block.0.df (f32[4,32])\n"
+                            "   = note: act_dx block.0.df block.0.f -> block.0.df\n"},
     {value_of_another_shape,
-     "error[V10]: body s1.W, instruction 0: reads block.0.g (f32[4,32] at byte 0 of stash), but those bytes hold block.0.x (f32[4,8])\n"
+     "error[V10]: body s1.W, instruction 0: reads block.0.g (f32[4,32] at byte 0 of stash), but those bytes hold "
+     "block.0.x (f32[4,8])\n"
      "   = note: linear_dw block.0.dy block.0.g -> block.0.mlp.fc2.weight.grad block.0.mlp.fc2.bias.grad\n"},
     {split_part_nobody_left,
-     "error[V10]: body s1.W, instruction 0: reads block.0.dy (f32[4,8] at byte 2368 of stash), which nobody has written\n"
+     "error[V10]: body s1.W, instruction 0: reads block.0.dy (f32[4,8] at byte 2368 of stash), which nobody has "
+     "written\n"
      "   = note: linear_dw block.0.dy block.0.g -> block.0.mlp.fc2.weight.grad block.0.mlp.fc2.bias.grad\n"},
     {output_overlaps_input,
      "error[V10]: body s1.F, instruction 1: output block.0.x overlaps input block.0.x, which `norm` does not allow\n"
@@ -380,10 +374,8 @@ static const struct mutant mutants[] = {
     {gradient_written_twice,
      "error[V10]: body s1.W, instruction 5: writes the gradient block.0.attn.q.weight.grad a second time\n"
      "   = note: linear_dw block.0.dq block.0.n1 -> block.0.attn.q.weight.grad block.0.attn.q.bias.grad\n"},
-    {gradient_never_written,
-     "error[V10]: body s2.B: never writes the gradient of head.weight (grad slot 5)\n"},
-    {output_left_unwritten,
-     "error[V10]: body s1.F: leaves 0 of 128 bytes of out written\n"},
+    {gradient_never_written, "error[V10]: body s2.B: never writes the gradient of head.weight (grad slot 5)\n"},
+    {output_left_unwritten, "error[V10]: body s1.F: leaves 0 of 128 bytes of out written\n"},
 };
 
 static void mutants_are_rejected(void **state)
@@ -453,6 +445,30 @@ static void an_altered_register_is_found(void **state)
 	}
 }
 
+/* Values far apart: in a stage of 400 blocks, F writes part of block 390 over a part of block 7 that backward reads. */
+static void a_far_overwrite_is_found(void **state)
+{
+	(void)state;
+	static const struct model_size deep = {8, 2, 2, 400, 32, 16, 4, 1, false};
+	static const uint32_t whole[] = {0};
+	struct built built = built_of(&deep);
+	build_bodies(&built, whole, 1, 1, FUSED);
+	assert_messages(built.program, "");
+	struct pp_reg *g = reg_named(&built, 0, PP_PHASE_F, "block.390.g");
+	uint64_t own = g->offset;
+	g->offset = reg_named(&built, 0, PP_PHASE_F, "block.7.n1")->offset;
+	reg_named(&built, 0, PP_PHASE_B, "block.390.g")->offset = g->offset;
+	assert_messages(
+	    built.program,
+	    "error[V10]: body s0.B, instruction 8638: reads block.7.q (f32[4,8] at byte 16960 of stash), which nobody has "
+	    "written\n"
+	    "   = note: attn_dx block.7.do block.7.q block.7.k block.7.v block.7.o block.7.lse -> block.7.dq block.7.dk "
+	    "block.7.dv\n");
+	g->offset = reg_named(&built, 0, PP_PHASE_B, "block.390.g")->offset = own;
+	assert_messages(built.program, "");
+	pp_arena_destroy(built.arena);
+}
+
 /* ---- tensor-parallel types ----------------------------------------------------------------------------------- */
 
 /* An MLP over tp = 2 in the middle of three stages: w1 split by outputs, w2 by inputs, one collective. Registers:
@@ -471,10 +487,17 @@ struct mlp {
 	struct pp_body_instr items[5];
 };
 
-static struct pp_reg reg_of(const char *name, enum pp_base base, enum pp_tp_type type, uint8_t shard, uint32_t rows, uint32_t columns)
+static struct pp_reg reg_of(const char *name, enum pp_base base, enum pp_tp_type type, uint8_t shard, uint32_t rows,
+                            uint32_t columns)
 {
-	return (struct pp_reg){.name = name, .base = (uint8_t)base, .dtype = PP_F32, .type = (uint8_t)type, .shard = shard,
-	                       .slot = PP_NULL, .rows = rows, .columns = columns};
+	return (struct pp_reg){.name = name,
+	                       .base = (uint8_t)base,
+	                       .dtype = PP_F32,
+	                       .type = (uint8_t)type,
+	                       .shard = shard,
+	                       .slot = PP_NULL,
+	                       .rows = rows,
+	                       .columns = columns};
 }
 
 static void mlp_make(struct mlp *m)
@@ -483,8 +506,11 @@ static void mlp_make(struct mlp *m)
 	m->tensors[0] = (struct pp_tensor){.name = "w1", .rows = 32, .columns = 8, .dims = 2, .shard = 0};
 	m->tensors[1] = (struct pp_tensor){.name = "w2", .rows = 8, .columns = 32, .dims = 2, .shard = 1};
 	for (unsigned i = 0; i < 5; i++)
-		m->slots[i] = (struct pp_slot){.class = (uint8_t)(i == 4 ? PP_SLOT_WORK : i < 2 ? PP_SLOT_WEIGHT : PP_SLOT_GRAD),
-		                               .tensor = i == 4 ? PP_NULL : i % 2, .bytes = i == 4 ? 1024 : 512};
+		m->slots[i] = (struct pp_slot){.class = (uint8_t)(i == 4  ? PP_SLOT_WORK
+		                                                  : i < 2 ? PP_SLOT_WEIGHT
+		                                                          : PP_SLOT_GRAD),
+		                               .tensor = i == 4 ? PP_NULL : i % 2,
+		                               .bytes = i == 4 ? 1024 : 512};
 	for (uint32_t s = 0; s < 3; s++) {
 		m->stages[s] = (struct pp_stage){.out_count = s == 2 ? 0 : 32, .title = "mlp"};
 		for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++)
@@ -507,12 +533,27 @@ static void mlp_make(struct mlp *m)
 	m->items[0] = (struct pp_body_instr){.op = PP_BODY_LINEAR, .operand = {IN, W1, PP_NULL, HIDDEN}};
 	m->items[1] = (struct pp_body_instr){.op = PP_BODY_LINEAR, .operand = {HIDDEN, W2, PP_NULL, SUMS}};
 	m->items[2] = (struct pp_body_instr){.op = PP_BODY_ALLREDUCE, .operand = {SUMS, OUT}};
-	m->body = (struct pp_body){.stage = 1, .phase = PP_PHASE_F, .regs = m->regs, .reg_count = REG_COUNT, .items = m->items, .count = 3,
+	m->body = (struct pp_body){.stage = 1,
+	                           .phase = PP_PHASE_F,
+	                           .regs = m->regs,
+	                           .reg_count = REG_COUNT,
+	                           .items = m->items,
+	                           .count = 3,
 	                           .work_bytes = 1024};
 	m->rank = (struct pp_rank){.slots = m->slots, .slot_count = 5};
-	m->program = (struct pp_program){.arena = pp_arena_create(NULL), .ranks = 1, .tp = 2, .dp = 1, .stage_count = 3, .stages = m->stages,
-	                                 .rank = &m->rank, .tensors = m->tensors, .tensor_count = 2, .uses = m->uses, .use_count = 2,
-	                                 .bodies = &m->body, .body_count = 1};
+	m->program = (struct pp_program){.arena = pp_arena_create(NULL),
+	                                 .ranks = 1,
+	                                 .tp = 2,
+	                                 .dp = 1,
+	                                 .stage_count = 3,
+	                                 .stages = m->stages,
+	                                 .rank = &m->rank,
+	                                 .tensors = m->tensors,
+	                                 .tensor_count = 2,
+	                                 .uses = m->uses,
+	                                 .use_count = 2,
+	                                 .bodies = &m->body,
+	                                 .body_count = 1};
 }
 
 static void tensor_parallel_types(void **state)
@@ -521,8 +562,10 @@ static void tensor_parallel_types(void **state)
 	static const char *const expected[] = {
 	    "",
 	    "", /* reduce-scatter, then all-gather */
-	    "error[V10]: body s1.F: register out on out holds partial sums (type P); reduce them over the tensor-parallel group first\n",
-	    "error[V10]: body s1.F, instruction 2: operands have the tensor-parallel types PR, expected one of: RR 00 11 PP\n"
+	    "error[V10]: body s1.F: register out on out holds partial sums (type P); reduce them over the tensor-parallel "
+	    "group first\n",
+	    "error[V10]: body s1.F, instruction 2: operands have the tensor-parallel types PR, expected one of: RR 00 11 "
+	    "PP\n"
 	    "   = note: copy sums -> out\n"
 	    "   = note: R replicated, P partial sums, 0 and 1 split by rows and by columns, - absent\n",
 	    "error[V10]: body s1.F: register w1 is f32[32,8] at byte 0, expected [16,8] at byte 0 as tensor w1\n",
@@ -564,11 +607,9 @@ static void an_empty_program_passes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(built_bodies_are_proven),
-	    cmocka_unit_test(mutants_are_rejected),
-	    cmocka_unit_test(a_missing_instruction_is_found),
-	    cmocka_unit_test(an_altered_register_is_found),
-	    cmocka_unit_test(tensor_parallel_types),
+	    cmocka_unit_test(built_bodies_are_proven),        cmocka_unit_test(mutants_are_rejected),
+	    cmocka_unit_test(a_missing_instruction_is_found), cmocka_unit_test(an_altered_register_is_found),
+	    cmocka_unit_test(a_far_overwrite_is_found),       cmocka_unit_test(tensor_parallel_types),
 	    cmocka_unit_test(an_empty_program_passes),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
