@@ -189,15 +189,25 @@ static const char *want_text(enum pp_want want)
 const char *pp_schema_wanted(struct pp_arena *arena, const struct pp_attribute_row *row)
 {
 	const char *text = want_text((enum pp_want)row->want), *at = row->names, *name;
-	size_t length;
+	size_t length, left = 0;
 	bool later, first = true;
-	while (pp_schema_next_name(&at, &name, &length, &later)) {
-		const char *before = !first ? ", " : *text ? " or " : "";
+	while (pp_schema_next_name(&at, &name, &length, &later))
+		left += !later;
+	for (at = row->names; pp_schema_next_name(&at, &name, &length, &later);) {
+		if (later)
+			continue;
+		left--;
+		const char *before = first && !*text ? "" : left == 0 ? " or " : ", ";
 		bool kind = *name == '@';
 		text = pp_arena_printf(arena, "%s%s%s%.*s", text, before, kind ? "the name of a " : "", (int)(length - kind), name + kind);
 		first = false;
 	}
 	return text;
+}
+
+const char *pp_schema_doc(struct pp_arena *arena, const struct pp_attribute_row *row)
+{
+	return pp_arena_copy(arena, row->doc, strcspn(row->doc, ";"));
 }
 
 bool pp_schema_policy(const char *name, enum pp_feature *status)

@@ -76,8 +76,11 @@ bool pp_schema_has_name(const char *names, const char *name, bool *later);
 /* Does a number lie within a range text such as "1..64", ">0", ">=0"? */
 bool pp_schema_in_range(const char *range, const struct pp_datum *number);
 
-/* What a value should be, for messages: "a whole number", "bytes", "one of loop, v, linear". Writes to `text`. */
+/* What a value should be, for messages: "a whole number", "bytes", "loop, v or linear"; only what is supported. */
 const char *pp_schema_wanted(struct pp_arena *arena, const struct pp_attribute_row *row);
+
+/* The doc without the formula of a default that stands after its semicolon. */
+const char *pp_schema_doc(struct pp_arena *arena, const struct pp_attribute_row *row);
 
 struct pp_dimension pp_want_dimension(enum pp_want want);
 

@@ -60,6 +60,7 @@ struct pp_expr {
 	const char *text;         /* STRING: value, interned (no NUL inside). PATH: the parts joined by '.', interned */
 	struct pp_name *parts;    /* PATH: the parts; a number part has digits as text */
 	uint32_t part_count;
+	bool parenthesized;       /* PATH: written in parentheses, which reads a parameter where a bare name would be a choice */
 	bool truth;               /* BOOL */
 	struct pp_name label;     /* an argument given by name */
 	uint16_t nesting;         /* levels of - not ?: () [] below this node, at most PP_NESTING_LIMIT */

@@ -66,7 +66,7 @@ static void print_items(const struct pp_expr *item, FILE *out)
 	for (; item; item = item->next) {
 		if (item->label.text)
 			fprintf(out, "%s = ", item->label.text);
-		print_at(item, out, LEVEL_CHOICE);
+		pp_expr_print(item, out);
 		if (item->next)
 			fputs(", ", out);
 	}
@@ -146,9 +146,13 @@ static void print_at(const struct pp_expr *expr, FILE *out, enum level wanted)
 		fputc(')', out);
 }
 
+/* A value on its own keeps the parentheses that make it a parameter and not a choice. */
 void pp_expr_print(const struct pp_expr *expr, FILE *out)
 {
-	print_at(expr, out, LEVEL_CHOICE);
+	if (expr->parenthesized)
+		fprintf(out, "(%s)", expr->text);
+	else
+		print_at(expr, out, LEVEL_CHOICE);
 }
 
 /* ---- patterns --------------------------------------------------------------------------------------------- */

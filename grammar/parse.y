@@ -374,7 +374,7 @@ chunk: %empty { $$ = NULL; } | DOT count { $$ = $count; } ;
 count:
 	INT                   { $$ = pp_build_number(parse, PP_EXPR_INT, @$, $INT); }
 |	NAME                  { $$ = pp_build_path_end(parse, pp_build_path(parse, NULL, @$, $NAME)); }
-|	LPAREN expr RPAREN    { $$ = $expr; $$->span = @$; }
+|	LPAREN expr RPAREN    { $$ = $expr; $$->span = @$; $$->parenthesized = false; }
 ;
 
 /* ---- expressions ----------------------------------------------------------------------------------------- */
@@ -412,7 +412,7 @@ sum:
 |	path LPAREN RPAREN          { $$ = pp_build_call(parse, @$, pp_build_path_end(parse, $path), NULL); }
 |	path LPAREN arguments RPAREN
 	{ $$ = pp_build_call(parse, @$, pp_build_path_end(parse, $path), $arguments.first); }
-|	LPAREN expr RPAREN          { $$ = $expr; $$->span = @$; }
+|	LPAREN expr RPAREN          { $$ = $expr; $$->span = @$; $$->parenthesized = $$->kind == PP_EXPR_PATH; }
 ;
 
 path:

@@ -1,0 +1,75 @@
+/* The order in which a file is resolved. Each step goes on as far as it can after an error of its own, and steps that
+ * need what failed stay silent. */
+#include "resolver.h"
+
+#include <string.h>
+
+static void list_params(struct pp_resolver *resolver, struct pp_setting *settings, size_t *count)
+{
+	for (size_t i = 0; i < resolver->main->count; i++) {
+		const struct pp_symbol *symbol = &resolver->main->symbols[i];
+		if (symbol->stmt->kind == PP_STMT_PARAM && symbol->state == PP_READY)
+			settings[(*count)++] = (struct pp_setting){"param", symbol->key, symbol->value,
+			                                           symbol->origin, symbol->stmt->name.span};
+	}
+}
+
+static void list_section(const struct pp_section *section, struct pp_setting *settings, size_t *count)
+{
+	for (size_t i = 0; i < section->count; i++) {
+		const struct pp_field *field = &section->fields[i];
+		if (field->state == PP_READY)
+			settings[(*count)++] = (struct pp_setting){section->title, pp_attribute_table[section->first + i].name, field->value,
+			                                           field->origin, field->expr ? field->expr->span : PP_NO_SPAN};
+	}
+}
+
+/* What `pipec show` prints: params, then each block in the order of the schema. */
+static void list_settings(struct pp_resolver *resolver)
+{
+	size_t room = resolver->main->count + PP_ATTR_COUNT, count = 0;
+	struct pp_setting *settings = PP_NEW_ARRAY(resolver->arena, struct pp_setting, room);
+	list_params(resolver, settings, &count);
+	for (int i = 0; i < PP_SECTION_COUNT; i++) {
+		struct pp_section *section = resolver->sections[i];
+		list_section(section, settings, &count);
+	}
+	resolver->out->settings = settings;
+	resolver->out->setting_count = count;
+}
+
+static void resolve_blocks(struct pp_resolver *resolver)
+{
+	pp_sections_set(resolver);
+	pp_schedule_choose(resolver);
+	resolver->custom_only = pp_model_is_custom(resolver);
+	pp_params_read_all(resolver);
+	pp_resolve_model(resolver);
+	pp_resolve_cluster(resolver);
+	pp_resolve_parallel(resolver);
+	pp_resolve_train(resolver);
+	pp_resolve_stages(resolver);
+	pp_resolve_run(resolver);
+	pp_resolve_schedule(resolver);
+	pp_names_check_schedules(resolver);
+	pp_asserts_check_now(resolver);
+}
+
+bool pp_resolve(struct pp_arena *arena, struct pp_strtab *strings, struct pp_sources *sources, const struct pp_ast *ast,
+                const struct pp_resolve_options *options, struct pp_diag *diag, struct pp_resolved *out)
+{
+	struct pp_resolver *resolver = PP_NEW(arena, struct pp_resolver);
+	size_t before = pp_diag_errors(diag);
+	*out = (struct pp_resolved){.strings = strings, .sources = sources};
+	*resolver = (struct pp_resolver){.arena = arena, .strings = strings, .sources = sources, .diag = diag, .options = options, .out = out,
+	                                 .eval = {.arena = arena, .sources = sources, .diag = diag}};
+	pp_modules_load(resolver, ast);
+	resolver->eval.scope = &resolver->main->scope;
+	pp_params_define(resolver);
+	pp_names_mark(resolver);
+	pp_params_report_unused(resolver);
+	pp_sections_find(resolver);
+	resolve_blocks(resolver);
+	list_settings(resolver);
+	return pp_diag_errors(diag) == before;
+}
