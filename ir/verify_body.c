@@ -80,8 +80,7 @@ void pp_body_complain_whole(const struct pp_body_check *check, const char *forma
 	         pp_phase_name[check->body->phase], what);
 }
 
-/* ---- instructions
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- instructions -------------------------------------------------------------------------------------- */
 
 /* Bases by phase, as in the opening comment: given at the start, and writable. */
 static bool is_given(enum pp_phase phase, uint8_t base)
@@ -206,8 +205,7 @@ static bool instr_check(struct pp_body_verifier *v, const struct pp_body_check *
 	return true;
 }
 
-/* ---- bodies
- * ---------------------------------------------------------------------------------------------------------------- */
+/* ---- bodies -------------------------------------------------------------------------------------------- */
 
 static bool covered_check(const struct pp_body_check *check, const struct pp_values *values, enum pp_base base,
                           uint64_t bytes)
@@ -315,8 +313,7 @@ static bool stage_check(struct pp_body_verifier *v, uint32_t s)
 	return ok;
 }
 
-/* ---- program
- * -------------------------------------------------------------------------------------------------------------- */
+/* ---- program ------------------------------------------------------------------------------------------- */
 
 static void uses_by_stage(struct pp_body_verifier *v)
 {
