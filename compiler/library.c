@@ -13,7 +13,8 @@ const struct pp_stmt *pp_library_schedule(struct pp_arena *arena, struct pp_strt
 			file = &pp_library[i];
 	}
 	assert(file);
-	const struct pp_source *source = pp_sources_add(sources, "<library>/lib/schedules.pipe", file->text, strlen(file->text));
+	const struct pp_source *source =
+	    pp_sources_add(sources, "<library>/lib/schedules.pipe", file->text, strlen(file->text));
 	if (!source)
 		return NULL;
 	const struct pp_ast *ast = pp_parse(arena, strings, source, diag);

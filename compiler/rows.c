@@ -1,5 +1,5 @@
-/* The `order` statements of a schedule to one row per rank. Requires a parsed block. Ensures that every rank has exactly
- * one row, made by exactly one statement. */
+/* The `order` statements of a schedule to one row per rank. Requires a parsed block. Ensures that every rank has
+ * exactly one row, made by exactly one statement. */
 #include "rows.h"
 
 #include "rows_internal.h"
@@ -11,10 +11,10 @@ struct expander {
 	const struct pp_rows_input *input;
 	struct pp_arena *arena;
 	struct pp_diag *diag;
-	uint32_t *first_chunk;       /* [ranks + 1] into chunk_stage */
-	uint32_t *chunk_stage;       /* [stages], by rank, ascending */
+	uint32_t *first_chunk;        /* [ranks + 1] into chunk_stage */
+	uint32_t *chunk_stage;        /* [stages], by rank, ascending */
 	const struct pp_stmt **owner; /* [ranks]: the statement that wrote the row */
-	const char *names[4];        /* r p v m, interned */
+	const char *names[4];         /* r p v m, interned */
 	struct pp_let *lets;
 	uint32_t let_count;
 	struct pp_raw_action *actions, *scratch; /* kept from row to row */
@@ -58,16 +58,18 @@ static bool fits(const struct expander *x)
 	uint64_t least = 2 * (uint64_t)input->stages * input->microbatches;
 	if (least <= PP_ROWS_MOST_ACTIONS)
 		return true;
-	struct pp_message *message = pp_error(x->diag, "E0623", input->place, "schedule is too large: %u stages x %u microbatches are at least %" PRIu64
-	                                      " actions, %u are possible", input->stages, input->microbatches, least,
-	                                      (unsigned)PP_ROWS_MOST_ACTIONS);
+	struct pp_message *message =
+	    pp_error(x->diag, "E0623", input->place,
+	             "schedule is too large: %u stages x %u microbatches are at least %" PRIu64 " actions, %u are possible",
+	             input->stages, input->microbatches, least, (unsigned)PP_ROWS_MOST_ACTIONS);
 	pp_help(message, "use fewer microbatches: beyond a few times the number of ranks they gain little");
 	return false;
 }
 
 /* ---- names of a row ------------------------------------------------------------------------------------------- */
 
-static enum pp_lookup let_value(struct pp_row_build *row, struct pp_eval *eval, struct pp_let *let, struct pp_datum *out)
+static enum pp_lookup let_value(struct pp_row_build *row, struct pp_eval *eval, struct pp_let *let,
+                                struct pp_datum *out)
 {
 	if (let->state == PP_LET_BUSY) {
 		pp_error(eval->diag, "E0107", let->stmt->name.span, "`let %s` depends on itself", let->stmt->name.text);
@@ -107,14 +109,25 @@ static size_t list_let_names(void *context, const char **names, size_t room)
 }
 
 /* Make a row ready for expansion. It must stay where it is: its scope points into it. */
-static void open_row(struct expander *x, struct pp_row_build *row, uint32_t rank, const struct pp_stmt *order, struct pp_span span)
+static void open_row(struct expander *x, struct pp_row_build *row, uint32_t rank, const struct pp_stmt *order,
+                     struct pp_span span)
 {
 	const struct pp_rows_input *input = x->input;
 	uint32_t chunks = x->first_chunk[rank + 1] - x->first_chunk[rank];
 	*row = (struct pp_row_build){
-		.input = input, .arena = x->arena, .diag = x->diag, .rank = rank, .chunks = chunks,
-		.chunk_stage = x->chunk_stage + x->first_chunk[rank], .span = span, .lets = x->lets, .let_count = x->let_count,
-		.actions = x->actions, .capacity = x->capacity, .scratch = x->scratch, .scratch_capacity = x->scratch_capacity,
+	    .input = input,
+	    .arena = x->arena,
+	    .diag = x->diag,
+	    .rank = rank,
+	    .chunks = chunks,
+	    .chunk_stage = x->chunk_stage + x->first_chunk[rank],
+	    .span = span,
+	    .lets = x->lets,
+	    .let_count = x->let_count,
+	    .actions = x->actions,
+	    .capacity = x->capacity,
+	    .scratch = x->scratch,
+	    .scratch_capacity = x->scratch_capacity,
 	};
 	row->longest = 6 * (uint64_t)input->microbatches * chunks + 1024;
 	row->steps = 8 * row->longest + (1 << 20);
@@ -126,8 +139,12 @@ static void open_row(struct expander *x, struct pp_row_build *row, uint32_t rank
 	bool named = order && order->name.text;
 	if (named)
 		row->names[4] = (struct pp_binding){order->name.text, pp_datum_whole(rank)};
-	row->scope = (struct pp_scope){.outer = input->scope, .bindings = row->names, .count = named ? 5 : 4, .lookup = find_let,
-	                               .list = list_let_names, .context = row};
+	row->scope = (struct pp_scope){.outer = input->scope,
+	                               .bindings = row->names,
+	                               .count = named ? 5 : 4,
+	                               .lookup = find_let,
+	                               .list = list_let_names,
+	                               .context = row};
 	row->eval = (struct pp_eval){.arena = x->arena, .sources = input->sources, .diag = x->diag, .scope = &row->scope};
 }
 
@@ -153,8 +170,8 @@ static bool take_rank(struct expander *x, uint32_t rank, const struct pp_stmt *o
 	return false;
 }
 
-static bool one_row(struct expander *x, uint32_t rank, const struct pp_stmt *order, struct pp_span span, const struct pp_pattern *first,
-                    const struct pp_pattern *end)
+static bool one_row(struct expander *x, uint32_t rank, const struct pp_stmt *order, struct pp_span span,
+                    const struct pp_pattern *first, const struct pp_pattern *end)
 {
 	struct pp_row_build row;
 	open_row(x, &row, rank, order, span);
@@ -169,15 +186,16 @@ static bool row_for_each(struct expander *x, const struct pp_stmt *order)
 	int64_t first = 0, last = (int64_t)x->input->ranks - 1;
 	if (order->range) {
 		struct pp_eval eval = {.arena = x->arena, .sources = x->input->sources, .diag = x->diag};
-		struct pp_binding names[] = {{x->names[1], pp_datum_whole(x->input->ranks)}, {x->names[3], pp_datum_whole(x->input->microbatches)}};
+		struct pp_binding names[] = {{x->names[1], pp_datum_whole(x->input->ranks)},
+		                             {x->names[3], pp_datum_whole(x->input->microbatches)}};
 		struct pp_scope scope = {.outer = x->input->scope, .bindings = names, .count = 2};
 		eval.scope = &scope;
 		if (!pp_eval_range(&eval, order->range, "range of ranks", &first, &last))
 			return false;
 	}
 	if (first <= last && (first < 0 || last >= x->input->ranks)) {
-		pp_error(x->diag, "E0620", order->range->span, "ranks %" PRId64 "..%" PRId64 " are not within 0..%u (p = %u)", first, last,
-		         x->input->ranks - 1, x->input->ranks);
+		pp_error(x->diag, "E0620", order->range->span, "ranks %" PRId64 "..%" PRId64 " are not within 0..%u (p = %u)",
+		         first, last, x->input->ranks - 1, x->input->ranks);
 		return false;
 	}
 	for (int64_t rank = first; rank <= last; rank++) {
@@ -187,7 +205,8 @@ static bool row_for_each(struct expander *x, const struct pp_stmt *order)
 	return true;
 }
 
-static struct pp_span row_span(const struct pp_stmt *order, const struct pp_pattern *first, const struct pp_pattern *end)
+static struct pp_span row_span(const struct pp_stmt *order, const struct pp_pattern *first,
+                               const struct pp_pattern *end)
 {
 	if (first == end)
 		return order->span;
@@ -210,8 +229,9 @@ static bool rows_in_turn(struct expander *x, const struct pp_stmt *order)
 {
 	uint64_t rows = count_rows(order->pattern);
 	if (rows != x->input->ranks) {
-		struct pp_message *message = pp_error(x->diag, "E0620", order->span, "order has %" PRIu64 " row%s, wanted p = %u", rows,
-		                                      rows == 1 ? "" : "s", x->input->ranks);
+		struct pp_message *message =
+		    pp_error(x->diag, "E0620", order->span, "order has %" PRIu64 " row%s, wanted p = %u", rows,
+		             rows == 1 ? "" : "s", x->input->ranks);
 		pp_help(message, "rows are separated by `|`; one row written for every rank is `order for r { ... }`");
 		return false;
 	}
@@ -232,7 +252,8 @@ static bool every_rank_has_a_row(const struct expander *x)
 	for (uint32_t rank = 0; rank < x->input->ranks; rank++) {
 		if (x->owner[rank])
 			continue;
-		struct pp_message *message = pp_error(x->diag, "E0620", x->input->block->span, "schedule `%s` has no row for rank %u", x->input->name, rank);
+		struct pp_message *message = pp_error(x->diag, "E0620", x->input->block->span,
+		                                      "schedule `%s` has no row for rank %u", x->input->name, rank);
 		pp_help(message, "add `order for r in %u..%u { ... }`", rank, rank);
 		return false;
 	}
@@ -251,7 +272,8 @@ static bool usable(struct expander *x)
 				return false;
 			if (truth)
 				continue;
-			pp_error(x->diag, "E0614", x->input->place, "`%s` %s", x->input->name, stmt->text.text ? stmt->text.text : "cannot be used here");
+			pp_error(x->diag, "E0614", x->input->place, "`%s` %s", x->input->name,
+			         stmt->text.text ? stmt->text.text : "cannot be used here");
 			return false;
 		}
 	}
@@ -268,10 +290,12 @@ static bool expand_orders(struct expander *x)
 	return ok && every_rank_has_a_row(x);
 }
 
-bool pp_rows_expand(struct pp_arena *arena, const struct pp_rows_input *input, struct pp_diag *diag, struct pp_schedule *out)
+bool pp_rows_expand(struct pp_arena *arena, const struct pp_rows_input *input, struct pp_diag *diag,
+                    struct pp_schedule *out)
 {
 	struct expander x = {.input = input, .arena = arena, .diag = diag, .out = out};
-	*out = (struct pp_schedule){.name = input->name, .ranks = input->ranks, .stages = input->stages, .microbatches = input->microbatches};
+	*out = (struct pp_schedule){
+	    .name = input->name, .ranks = input->ranks, .stages = input->stages, .microbatches = input->microbatches};
 	if (!fits(&x))
 		return false;
 	out->stage_rank = PP_NEW_ARRAY(arena, uint32_t, input->stages);

@@ -10,9 +10,9 @@
  * the rank in ascending order, whatever the placement; without it chunk 0. `_` does nothing. Names: r p v m, loop
  * variables, `let`s of the schedule, and what the scope given knows.
  *
- * Reports E0603 (counts), E0604 (negative repeat), E0606 (W before its I), E0607 (mixed numbering), E0609 (chunk or stage
- * that the rank does not hold), E0614 (a library schedule that cannot be used here), E0620 (rows against ranks), E0621
- * (unknown action), E0622 (microbatch outside 0..m-1), E0623 (too large), E0624 (pairs). */
+ * Reports E0603 (counts), E0604 (negative repeat), E0606 (W before its I), E0607 (mixed numbering), E0609 (chunk or
+ * stage that the rank does not hold), E0614 (a library schedule that cannot be used here), E0620 (rows against ranks),
+ * E0621 (unknown action), E0622 (microbatch outside 0..m-1), E0623 (too large), E0624 (pairs). */
 #ifndef PP_ROWS_H
 #define PP_ROWS_H
 
@@ -23,13 +23,13 @@
 #include "ir/str.h"
 
 struct pp_rows_input {
-	const char *name;            /* of the schedule */
-	const struct pp_stmt *block; /* its block */
-	bool library;                /* a library schedule: its asserts say where it can be used */
-	struct pp_span place;        /* where the user asked for it */
+	const char *name;                     /* of the schedule */
+	const struct pp_stmt *block;          /* its block */
+	bool library;                         /* a library schedule: its asserts say where it can be used */
+	struct pp_span place;                 /* where the user asked for it */
 	uint32_t ranks, stages, microbatches; /* each at least 1 */
-	const uint32_t *stage_rank;  /* [stages] */
-	const struct pp_scope *scope; /* names beside r p v m; may be NULL */
+	const uint32_t *stage_rank;           /* [stages] */
+	const struct pp_scope *scope;         /* names beside r p v m; may be NULL */
 	struct pp_strtab *strings;
 	const struct pp_sources *sources;
 };
@@ -37,8 +37,9 @@ struct pp_rows_input {
 /* Most actions of a schedule, all ranks together. */
 enum { PP_ROWS_MOST_ACTIONS = 1 << 26 };
 
-/* Requires: a block that holds at least one `order`. Ensures: rows with the right number of every action; whether they can
- * be executed is for pp_schedule_check. O(actions) times the depth of nested weaves. */
-bool pp_rows_expand(struct pp_arena *arena, const struct pp_rows_input *input, struct pp_diag *diag, struct pp_schedule *out);
+/* Requires: a block that holds at least one `order`. Ensures: rows with the right number of every action; whether they
+ * can be executed is for pp_schedule_check. O(actions) times the depth of nested weaves. */
+bool pp_rows_expand(struct pp_arena *arena, const struct pp_rows_input *input, struct pp_diag *diag,
+                    struct pp_schedule *out);
 
 #endif

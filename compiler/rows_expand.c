@@ -17,8 +17,10 @@ const char *pp_row_action_title(const struct pp_row_build *row, char letter, uin
 
 static bool too_long(struct pp_row_build *row, struct pp_span span)
 {
-	struct pp_message *message = pp_error(row->diag, "E0623", span, "rank %u: this writes more actions than any row can have", row->rank);
-	pp_help(message, "a row has one F, and one B or one I and one W, for each of %u microbatches on %u stage%s of the rank",
+	struct pp_message *message =
+	    pp_error(row->diag, "E0623", span, "rank %u: this writes more actions than any row can have", row->rank);
+	pp_help(message,
+	        "a row has one F, and one B or one I and one W, for each of %u microbatches on %u stage%s of the rank",
 	        row->input->microbatches, row->chunks, row->chunks == 1 ? "" : "s");
 	return false;
 }
@@ -57,7 +59,8 @@ static void list_name(struct pp_row_build *row, const struct pp_expr *path, stru
 		if (names->seen[i] == name)
 			return;
 	}
-	if (names->count == MOST_NAMES || path->part_count != 1 || strcmp(name, "r") == 0 || !pp_eval_expr(&row->eval, path, &value))
+	if (names->count == MOST_NAMES || path->part_count != 1 || strcmp(name, "r") == 0 ||
+	    !pp_eval_expr(&row->eval, path, &value))
 		return;
 	names->seen[names->count++] = name;
 	names->text = pp_arena_printf(row->arena, "%s%s%s = %s", names->text, names->count > 1 ? ", " : " (", name,
@@ -138,9 +141,11 @@ static bool read_name(const char *name, struct pp_raw_action *action, bool *numb
 
 static bool unknown_action(struct pp_row_build *row, const struct pp_action_ast *written)
 {
-	bool later = strchr("ROL", written->name[0]) && (written->name[1] == '\0' || (written->name[1] >= '0' && written->name[1] <= '9'));
+	bool later = strchr("ROL", written->name[0]) &&
+	             (written->name[1] == '\0' || (written->name[1] >= '0' && written->name[1] <= '9'));
 	if (later) {
-		pp_error(row->diag, "E0010", written->span, "action `%.40s` (recompute, offload, reload) is not supported yet", written->name);
+		pp_error(row->diag, "E0010", written->span, "action `%.40s` (recompute, offload, reload) is not supported yet",
+		         written->name);
 		return false;
 	}
 	struct pp_message *message = pp_error(row->diag, "E0621", written->span, "unknown action `%.40s`", written->name);
@@ -164,7 +169,8 @@ static bool wrong_chunk(struct pp_row_build *row, struct pp_span span)
 	else if (row->chunks == 1)
 		pp_error(row->diag, "E0609", span, "action `%s`: rank %u holds 1 chunk (0)", text, row->rank);
 	else
-		pp_error(row->diag, "E0609", span, "action `%s`: rank %u holds %u chunks (0..%u)", text, row->rank, row->chunks, row->chunks - 1);
+		pp_error(row->diag, "E0609", span, "action `%s`: rank %u holds %u chunks (0..%u)", text, row->rank, row->chunks,
+		         row->chunks - 1);
 	return false;
 }
 
@@ -179,11 +185,11 @@ static bool stage_chunk(struct pp_row_build *row, const struct pp_action_ast *wr
 	}
 	const struct pp_rows_input *input = row->input;
 	if (written->stage >= input->stages)
-		pp_error(row->diag, "E0609", written->span, "stage %" PRIu64 " does not exist; there are %u stages (0..%u)", written->stage,
-		         input->stages, input->stages - 1);
+		pp_error(row->diag, "E0609", written->span, "stage %" PRIu64 " does not exist; there are %u stages (0..%u)",
+		         written->stage, input->stages, input->stages - 1);
 	else
-		pp_error(row->diag, "E0609", written->span, "stage %" PRIu64 " lives on rank %u, not on rank %u", written->stage,
-		         input->stage_rank[written->stage], row->rank);
+		pp_error(row->diag, "E0609", written->span, "stage %" PRIu64 " lives on rank %u, not on rank %u",
+		         written->stage, input->stage_rank[written->stage], row->rank);
 	return false;
 }
 
@@ -216,7 +222,8 @@ static bool numbered_action(struct pp_row_build *row, struct pp_raw_action actio
 }
 
 /* F[i], F[a..b]. */
-static bool indexed_action(struct pp_row_build *row, const struct pp_action_ast *written, struct pp_raw_action action, bool in_pair)
+static bool indexed_action(struct pp_row_build *row, const struct pp_action_ast *written, struct pp_raw_action action,
+                           bool in_pair)
 {
 	int64_t first, last;
 	if (written->index->kind != PP_EXPR_RANGE) {
@@ -262,7 +269,8 @@ static bool one_action(struct pp_row_build *row, const struct pp_action_ast *wri
 	if (!fits || (numbered && action.number >= row->input->microbatches))
 		return wrong_number(row, written->span, written->name + 1);
 	if (written->index && numbered) {
-		pp_error(row->diag, "E0621", written->span, "`%.40s` has a number already; write either F3 or F[3]", written->name);
+		pp_error(row->diag, "E0621", written->span, "`%.40s` has a number already; write either F3 or F[3]",
+		         written->name);
 		return false;
 	}
 	if (written->index)
@@ -385,7 +393,8 @@ static bool weave(struct pp_row_build *row, const struct pp_pattern *part)
 
 static bool bar_inside(struct pp_row_build *row, const struct pp_pattern *part)
 {
-	struct pp_message *message = pp_error(row->diag, "E0620", part->span, "`|` separates rows and cannot stand inside one");
+	struct pp_message *message =
+	    pp_error(row->diag, "E0620", part->span, "`|` separates rows and cannot stand inside one");
 	pp_help(message, "write rows as `order { row | row }`, or one row for all ranks as `order for r { row }`");
 	return false;
 }

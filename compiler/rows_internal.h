@@ -29,20 +29,20 @@ struct pp_row_build {
 	struct pp_arena *arena;
 	struct pp_diag *diag;
 	uint32_t rank, chunks;
-	const uint32_t *chunk_stage;  /* [chunks]: stages of the rank, ascending */
-	struct pp_span span;          /* of the row, or of the statement that writes it */
-	struct pp_binding names[5];   /* r p v m and the name of `order for` */
-	struct pp_scope scope;        /* names of the row */
+	const uint32_t *chunk_stage; /* [chunks]: stages of the rank, ascending */
+	struct pp_span span;         /* of the row, or of the statement that writes it */
+	struct pp_binding names[5];  /* r p v m and the name of `order for` */
+	struct pp_scope scope;       /* names of the row */
 	struct pp_let *lets;
 	uint32_t let_count;
-	struct pp_eval eval;          /* eval.scope: innermost scope of now */
+	struct pp_eval eval; /* eval.scope: innermost scope of now */
 	struct pp_raw_action *actions;
 	size_t count, capacity;
 	struct pp_raw_action *scratch; /* for weaving */
 	size_t scratch_capacity;
-	uint64_t longest, steps;      /* most actions worth counting, steps left: both bound the work */
+	uint64_t longest, steps;             /* most actions worth counting, steps left: both bound the work */
 	struct pp_span numbered, unnumbered; /* the first of each, or PP_NO_SPAN */
-	bool unchosen_weight;         /* some W leaves the chunk open */
+	bool unchosen_weight;                /* some W leaves the chunk open */
 };
 
 /* Expand a sequence of pattern parts up to `end` (a bar, or NULL) to the end of the row. */

@@ -1,5 +1,5 @@
-/* Raw actions to numbered ones. Requires a row that pp_row_expand accepted. Ensures: F once and backward once per chunk and
- * microbatch are counted right (E0603), no row mixes numberings (E0607), every bare W has a weight gradient to take
+/* Raw actions to numbered ones. Requires a row that pp_row_expand accepted. Ensures: F once and backward once per chunk
+ * and microbatch are counted right (E0603), no row mixes numberings (E0607), every bare W has a weight gradient to take
  * (E0606). Linear in the row. */
 #include "rows_internal.h"
 
@@ -28,7 +28,8 @@ static struct pp_span last_span(const struct pp_row_build *row, uint32_t kind, u
 {
 	for (size_t i = row->count; i-- > 0;) {
 		const struct pp_raw_action *action = &row->actions[i];
-		if ((action->kind == kind || action->kind == other) && (action->chunk == chunk || action->chunk == PP_NO_NUMBER))
+		if ((action->kind == kind || action->kind == other) &&
+		    (action->chunk == chunk || action->chunk == PP_NO_NUMBER))
 			return action->span;
 	}
 	return row->span;
@@ -37,8 +38,9 @@ static struct pp_span last_span(const struct pp_row_build *row, uint32_t kind, u
 static void wrong_count(struct pp_row_build *row, const char *title, uint64_t count, struct pp_span at)
 {
 	uint32_t m = row->input->microbatches;
-	struct pp_message *message = pp_error(row->diag, "E0603", row->input->library ? row->input->place : at,
-	                                      "rank %u: %s count is %" PRIu64 ", wanted m = %u", row->rank, title, count, m);
+	struct pp_message *message =
+	    pp_error(row->diag, "E0603", row->input->library ? row->input->place : at,
+	             "rank %u: %s count is %" PRIu64 ", wanted m = %u", row->rank, title, count, m);
 	if (count < m)
 		pp_help(message, "add %" PRIu64, m - count);
 	else
@@ -71,8 +73,8 @@ static bool check_weights(struct pp_row_build *row, const struct counts *counts)
 		if (counts->total[PP_W] == counts->total[PP_I])
 			return true;
 		struct pp_message *message = pp_error(row->diag, "E0603", last_span(row, PP_W, PP_W, PP_NO_NUMBER),
-		                                      "rank %u: `W` count is %" PRIu64 ", wanted %" PRIu64 ", as many as `I`", row->rank,
-		                                      counts->total[PP_W], counts->total[PP_I]);
+		                                      "rank %u: `W` count is %" PRIu64 ", wanted %" PRIu64 ", as many as `I`",
+		                                      row->rank, counts->total[PP_W], counts->total[PP_I]);
 		pp_help(message, "each I (input gradient) needs one W (weight gradient); B does both");
 		return false;
 	}
@@ -80,10 +82,10 @@ static bool check_weights(struct pp_row_build *row, const struct counts *counts)
 		const uint64_t *count = counts->chunk[chunk];
 		if (count[PP_W] == count[PP_I])
 			continue;
-		struct pp_message *message =
-		    pp_error(row->diag, "E0603", last_span(row, PP_W, PP_I, chunk), "rank %u: `%s` count is %" PRIu64 ", wanted %" PRIu64
-		             ", as many as `%s`", row->rank, pp_row_action_title(row, 'W', chunk), count[PP_W], count[PP_I],
-		             pp_row_action_title(row, 'I', chunk));
+		struct pp_message *message = pp_error(row->diag, "E0603", last_span(row, PP_W, PP_I, chunk),
+		                                      "rank %u: `%s` count is %" PRIu64 ", wanted %" PRIu64 ", as many as `%s`",
+		                                      row->rank, pp_row_action_title(row, 'W', chunk), count[PP_W], count[PP_I],
+		                                      pp_row_action_title(row, 'I', chunk));
 		pp_help(message, "each I (input gradient) needs one W (weight gradient); B does both");
 		return false;
 	}
@@ -104,10 +106,12 @@ static bool check_numbering(struct pp_row_build *row)
 {
 	if (!pp_span_known(row->numbered) || !pp_span_known(row->unnumbered))
 		return true;
-	const char *numbered = pp_eval_quote(&row->eval, row->numbered), *unnumbered = pp_eval_quote(&row->eval, row->unnumbered);
+	const char *numbered = pp_eval_quote(&row->eval, row->numbered),
+	           *unnumbered = pp_eval_quote(&row->eval, row->unnumbered);
 	bool first = row->numbered.start < row->unnumbered.start;
-	struct pp_message *message = pp_error(row->diag, "E0607", first ? row->unnumbered : row->numbered,
-	                                      "row mixes numbered (`%s`) and unnumbered (`%s`) actions", numbered, unnumbered);
+	struct pp_message *message =
+	    pp_error(row->diag, "E0607", first ? row->unnumbered : row->numbered,
+	             "row mixes numbered (`%s`) and unnumbered (`%s`) actions", numbered, unnumbered);
 	pp_label(message, first ? row->numbered : row->unnumbered, first ? "numbered" : "not numbered");
 	pp_help(message, "number all actions of the row, or none");
 	return false;
@@ -115,22 +119,22 @@ static bool check_numbering(struct pp_row_build *row)
 
 /* ---- numbering ---------------------------------------------------------------------------------------------- */
 
-/* Weight gradients that wait for their W: the positions of their I in the row, oldest first, for the rank and per chunk.
- * An entry taken by chunk stays in the list of the rank and is passed over there. */
+/* Weight gradients that wait for their W: the positions of their I in the row, oldest first, for the rank and per
+ * chunk. An entry taken by chunk stays in the list of the rank and is passed over there. */
 struct pending {
-	uint32_t *next_of_chunk;         /* [count of the row] */
+	uint32_t *next_of_chunk;            /* [count of the row] */
 	uint32_t *chunk_first, *chunk_last; /* [chunks] */
-	uint32_t oldest;                 /* no untaken I of the rank stands before it */
-	bool *taken;                     /* [count of the row] */
+	uint32_t oldest;                    /* no untaken I of the rank stands before it */
+	bool *taken;                        /* [count of the row] */
 };
 
 static struct pending pending_create(const struct pp_row_build *row)
 {
 	struct pending pending = {
-		.next_of_chunk = PP_NEW_ARRAY(row->arena, uint32_t, row->count),
-		.chunk_first = PP_NEW_ARRAY(row->arena, uint32_t, row->chunks),
-		.chunk_last = PP_NEW_ARRAY(row->arena, uint32_t, row->chunks),
-		.taken = PP_NEW_ARRAY(row->arena, bool, row->count),
+	    .next_of_chunk = PP_NEW_ARRAY(row->arena, uint32_t, row->count),
+	    .chunk_first = PP_NEW_ARRAY(row->arena, uint32_t, row->chunks),
+	    .chunk_last = PP_NEW_ARRAY(row->arena, uint32_t, row->chunks),
+	    .taken = PP_NEW_ARRAY(row->arena, bool, row->count),
 	};
 	for (uint32_t chunk = 0; chunk < row->chunks; chunk++)
 		pending.chunk_first[chunk] = PP_NO_NUMBER;
@@ -170,7 +174,8 @@ static bool no_pending(struct pp_row_build *row, const struct pp_raw_action *act
 {
 	const char *title = action->chunk == PP_NO_NUMBER ? "W" : pp_row_action_title(row, 'W', action->chunk);
 	const char *input = action->chunk == PP_NO_NUMBER ? "I" : pp_row_action_title(row, 'I', action->chunk);
-	struct pp_message *message = pp_error(row->diag, "E0606", action->span, "rank %u: `%s` comes before its `%s`", row->rank, title, input);
+	struct pp_message *message =
+	    pp_error(row->diag, "E0606", action->span, "rank %u: `%s` comes before its `%s`", row->rank, title, input);
 	pp_help(message, "a W takes the oldest weight gradient that an earlier I of the rank has left; here none is left");
 	return false;
 }
@@ -178,7 +183,8 @@ static bool no_pending(struct pp_row_build *row, const struct pp_raw_action *act
 /* Give every action of an unnumbered row its microbatch. */
 static bool number_actions(struct pp_row_build *row)
 {
-	uint32_t *forward = PP_NEW_ARRAY(row->arena, uint32_t, row->chunks), *backward = PP_NEW_ARRAY(row->arena, uint32_t, row->chunks);
+	uint32_t *forward = PP_NEW_ARRAY(row->arena, uint32_t, row->chunks),
+	         *backward = PP_NEW_ARRAY(row->arena, uint32_t, row->chunks);
 	struct pending pending = pending_create(row);
 	for (size_t i = 0; i < row->count; i++) {
 		struct pp_raw_action *action = &row->actions[i];
@@ -218,8 +224,11 @@ bool pp_row_number(struct pp_row_build *row, struct pp_row *out)
 	out->actions = PP_NEW_ARRAY(row->arena, struct pp_action, row->count);
 	for (size_t i = 0; i < row->count; i++) {
 		const struct pp_raw_action *raw = &row->actions[i];
-		out->actions[i] = (struct pp_action){.stage = row->chunk_stage[raw->chunk], .mb = raw->number, .kind = raw->kind,
-		                                     .paired = raw->paired, .span = raw->span};
+		out->actions[i] = (struct pp_action){.stage = row->chunk_stage[raw->chunk],
+		                                     .mb = raw->number,
+		                                     .kind = raw->kind,
+		                                     .paired = raw->paired,
+		                                     .span = raw->span};
 	}
 	return true;
 }

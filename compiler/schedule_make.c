@@ -15,8 +15,8 @@ static uint32_t *place_stages(struct pp_arena *arena, const struct pp_spec *spec
 	return ranks;
 }
 
-bool pp_schedule_make(struct pp_arena *arena, const struct pp_resolved *resolved, struct pp_sources *sources, struct pp_diag *diag,
-                      struct pp_schedule *out)
+bool pp_schedule_make(struct pp_arena *arena, const struct pp_resolved *resolved, struct pp_sources *sources,
+                      struct pp_diag *diag, struct pp_schedule *out)
 {
 	const struct pp_spec *spec = &resolved->spec;
 	const struct pp_stmt *block = resolved->schedule;
@@ -27,9 +27,17 @@ bool pp_schedule_make(struct pp_arena *arena, const struct pp_resolved *resolved
 		return false;
 	}
 	struct pp_rows_input input = {
-		.name = spec->schedule_name, .block = block, .library = !resolved->schedule, .place = spec->schedule_span,
-		.ranks = spec->parallel.pp, .stages = spec->stages.stage_count, .microbatches = spec->microbatches,
-		.stage_rank = place_stages(arena, spec), .scope = resolved->scope, .strings = resolved->strings, .sources = resolved->sources,
+	    .name = spec->schedule_name,
+	    .block = block,
+	    .library = !resolved->schedule,
+	    .place = spec->schedule_span,
+	    .ranks = spec->parallel.pp,
+	    .stages = spec->stages.stage_count,
+	    .microbatches = spec->microbatches,
+	    .stage_rank = place_stages(arena, spec),
+	    .scope = resolved->scope,
+	    .strings = resolved->strings,
+	    .sources = resolved->sources,
 	};
 	return pp_rows_expand(arena, &input, diag, out);
 }

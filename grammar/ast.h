@@ -54,7 +54,7 @@ struct pp_expr {
 	struct pp_expr *next;     /* in a list or among arguments */
 	enum pp_operator op;      /* UNARY, BINARY */
 	struct pp_span op_span;
-	struct pp_expr *a, *b, *c; /* operands; RANGE: a..b; CALL: a = callee path, b = first argument; LIST: a = first item */
+	struct pp_expr *a, *b, *c; /* operands; RANGE: a..b; CALL: a callee path, b first argument; LIST: a first item */
 	const char *number;       /* INT, REAL, QUANTITY: digits without underscores and leading zeros, interned */
 	const char *unit;         /* QUANTITY, as written, interned */
 	const char *text;         /* STRING: value, interned (no NUL inside). PATH: the parts joined by '.', interned */
@@ -160,7 +160,8 @@ struct pp_ast {
 
 /* Parse one text. Reports errors to `diag` and still returns what could be read (never NULL); check
  * pp_diag_ok. Nothing in the text can crash it or make it use unbounded stack: nesting is capped at 256. */
-struct pp_ast *pp_parse(struct pp_arena *arena, struct pp_strtab *strings, const struct pp_source *source, struct pp_diag *diag);
+struct pp_ast *pp_parse(struct pp_arena *arena, struct pp_strtab *strings, const struct pp_source *source,
+                       struct pp_diag *diag);
 
 /* Canonical text of the tree: `pipec build --emit=ast`. Reparsing it gives the same text. */
 void pp_ast_print(const struct pp_ast *ast, FILE *out);

@@ -1,11 +1,21 @@
-/* The tree as canonical text: one statement a line, four blanks a level, only the parentheses that are needed. Requires a
- * tree without errors for the text to be readable again. Ensures print(parse(print(x))) == print(x). */
+/* The tree as canonical text: one statement a line, four blanks a level, only the parentheses that are needed. Requires
+ * a tree without errors for the text to be readable again. Ensures print(parse(print(x))) == print(x). */
 #include "ast.h"
 
 #include <string.h>
 
 /* How tightly an expression binds; an operand that binds less than its place wants is put in parentheses. */
-enum level { LEVEL_CHOICE, LEVEL_OR, LEVEL_AND, LEVEL_NOT, LEVEL_COMPARE, LEVEL_ADD, LEVEL_MULTIPLY, LEVEL_NEGATE, LEVEL_ATOM };
+enum level {
+	LEVEL_CHOICE,
+	LEVEL_OR,
+	LEVEL_AND,
+	LEVEL_NOT,
+	LEVEL_COMPARE,
+	LEVEL_ADD,
+	LEVEL_MULTIPLY,
+	LEVEL_NEGATE,
+	LEVEL_ATOM
+};
 
 struct sign {
 	const char *text;
@@ -13,11 +23,11 @@ struct sign {
 };
 
 static const struct sign signs[] = {
-	[PP_OR] = {"or", LEVEL_OR},        [PP_AND] = {"and", LEVEL_AND},     [PP_NOT] = {"not", LEVEL_NOT},
-	[PP_EQ] = {"==", LEVEL_COMPARE},   [PP_NE] = {"!=", LEVEL_COMPARE},   [PP_LT] = {"<", LEVEL_COMPARE},
-	[PP_GT] = {">", LEVEL_COMPARE},    [PP_LE] = {"<=", LEVEL_COMPARE},   [PP_GE] = {">=", LEVEL_COMPARE},
-	[PP_ADD] = {"+", LEVEL_ADD},       [PP_SUB] = {"-", LEVEL_ADD},       [PP_MUL] = {"*", LEVEL_MULTIPLY},
-	[PP_DIV] = {"/", LEVEL_MULTIPLY},  [PP_MOD] = {"%", LEVEL_MULTIPLY},  [PP_NEG] = {"-", LEVEL_NEGATE},
+    [PP_OR] = {"or", LEVEL_OR},       [PP_AND] = {"and", LEVEL_AND},    [PP_NOT] = {"not", LEVEL_NOT},
+    [PP_EQ] = {"==", LEVEL_COMPARE},  [PP_NE] = {"!=", LEVEL_COMPARE},  [PP_LT] = {"<", LEVEL_COMPARE},
+    [PP_GT] = {">", LEVEL_COMPARE},   [PP_LE] = {"<=", LEVEL_COMPARE},  [PP_GE] = {">=", LEVEL_COMPARE},
+    [PP_ADD] = {"+", LEVEL_ADD},      [PP_SUB] = {"-", LEVEL_ADD},      [PP_MUL] = {"*", LEVEL_MULTIPLY},
+    [PP_DIV] = {"/", LEVEL_MULTIPLY}, [PP_MOD] = {"%", LEVEL_MULTIPLY}, [PP_NEG] = {"-", LEVEL_NEGATE},
 };
 
 static enum level level_of(const struct pp_expr *expr)

@@ -111,7 +111,8 @@ struct pp_expr *pp_build_list(struct pp_parse *parse, struct pp_span span, struc
 	return finish(parse, expr, true);
 }
 
-struct pp_expr *pp_build_call(struct pp_parse *parse, struct pp_span span, struct pp_expr *callee, struct pp_expr *first)
+struct pp_expr *pp_build_call(struct pp_parse *parse, struct pp_span span, struct pp_expr *callee,
+                              struct pp_expr *first)
 {
 	struct pp_expr *expr = new_expr(parse, PP_EXPR_CALL, span);
 	expr->a = callee;
@@ -130,7 +131,8 @@ struct pp_expr *pp_build_path(struct pp_parse *parse, struct pp_expr *path, stru
 		path = new_expr(parse, PP_EXPR_PATH, span);
 	uint32_t count = path->part_count;
 	if (power_of_two(count)) /* full: capacity is the next power of two */
-		path->parts = pp_arena_grow(parse->arena, path->parts, count, count ? 2 * (size_t)count : 1, sizeof *path->parts);
+		path->parts =
+		    pp_arena_grow(parse->arena, path->parts, count, count ? 2 * (size_t)count : 1, sizeof *path->parts);
 	path->parts[path->part_count++] = (struct pp_name){part, span};
 	path->span.end = span.end;
 	return path;

@@ -39,7 +39,8 @@ struct pp_head {
 	struct pp_name from, from_text;
 };
 
-struct pp_expr *pp_build_number(struct pp_parse *parse, enum pp_expr_kind kind, struct pp_span span, const char *number);
+struct pp_expr *pp_build_number(struct pp_parse *parse, enum pp_expr_kind kind, struct pp_span span,
+                                const char *number);
 struct pp_expr *pp_build_quantity(struct pp_parse *parse, struct pp_span span, struct pp_quantity quantity);
 struct pp_expr *pp_build_string(struct pp_parse *parse, struct pp_span span, const char *text);
 struct pp_expr *pp_build_bool(struct pp_parse *parse, struct pp_span span, bool truth);
@@ -50,7 +51,8 @@ struct pp_expr *pp_build_binary(struct pp_parse *parse, enum pp_operator op, str
 struct pp_expr *pp_build_choice(struct pp_parse *parse, struct pp_expr *a, struct pp_expr *b, struct pp_expr *c);
 struct pp_expr *pp_build_range(struct pp_parse *parse, struct pp_expr *a, struct pp_expr *b);
 struct pp_expr *pp_build_list(struct pp_parse *parse, struct pp_span span, struct pp_expr *first);
-struct pp_expr *pp_build_call(struct pp_parse *parse, struct pp_span span, struct pp_expr *callee, struct pp_expr *first);
+struct pp_expr *pp_build_call(struct pp_parse *parse, struct pp_span span, struct pp_expr *callee,
+                              struct pp_expr *first);
 
 /* A path grows part by part; `text` is filled in by pp_build_path_end. */
 struct pp_expr *pp_build_path(struct pp_parse *parse, struct pp_expr *path, struct pp_span span, const char *part);

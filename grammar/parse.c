@@ -20,7 +20,8 @@ static uint32_t mark_length(const struct pp_source *source)
 	return source->length >= 3 && memcmp(source->text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
 }
 
-struct pp_ast *pp_parse(struct pp_arena *arena, struct pp_strtab *strings, const struct pp_source *source, struct pp_diag *diag)
+struct pp_ast *pp_parse(struct pp_arena *arena, struct pp_strtab *strings, const struct pp_source *source,
+                        struct pp_diag *diag)
 {
 	struct pp_ast *ast = PP_NEW(arena, struct pp_ast);
 	ast->source = source;

@@ -54,12 +54,13 @@ static struct pp_stmt *stmt(struct pp_parse *parse, enum pp_stmt_kind kind, stru
 %token <const char *> NAME "name" STRING "string" INT "integer" REAL "number"
 %token <struct pp_quantity> QUANTITY "quantity"
 %token <struct pp_cell> CELL "cell"
-%token AND "`and`" APART "`apart`" AS "`as`" ASSERT "`assert`" EXTENDS "`extends`" FALSE "`false`" FOR "`for`" FROM "`from`"
-%token IMPORT "`import`" IN "`in`" LAYER "`layer`" LET "`let`" LIMIT "`limit`" NOT "`not`" OR "`or`" ORDER "`order`"
+%token AND "`and`" APART "`apart`" AS "`as`" ASSERT "`assert`" EXTENDS "`extends`" FALSE "`false`"
+%token FOR "`for`" FROM "`from`" IMPORT "`import`" IN "`in`" LAYER "`layer`" LET "`let`" LIMIT "`limit`" NOT "`not`" OR "`or`" ORDER "`order`"
 %token OVERLAP "`overlap`" PAIR "`pair`" PARAM "`param`" PIN "`pin`" PREFER "`prefer`" RANK "`rank`" REPEAT "`repeat`"
 %token SPLIT "`split`" TO "`to`" TRUE "`true`" WEAVE "`weave`" WHEN "`when`" WITH "`with`"
 %token RANGE "`..`" DOT "`.`" EQ "`==`" NE "`!=`" LE "`<=`" GE "`>=`" LT "`<`" GT "`>`" ASSIGN "`=`"
-%token PLUS "`+`" MINUS "`-`" TIMES "`*`" OVER "`/`" MOD "`%`" QUESTION "`?`" COLON "`:`" COMMA "`,`" BAR "`|`" AMP "`&`"
+%token PLUS "`+`" MINUS "`-`" TIMES "`*`" OVER "`/`" MOD "`%`" QUESTION "`?`" COLON "`:`"
+%token COMMA "`,`" BAR "`|`" AMP "`&`"
 %token LPAREN "`(`" RPAREN "`)`" LBRACKET "`[`" RBRACKET "`]`" LBRACE "`{`" RBRACE "`}`"
 
 %right QUESTION COLON
@@ -151,7 +152,10 @@ head:
 	NAME NAME[label]
 	{ $$ = (struct pp_head){.name = name_at($1, @1), .label = name_at($label, @label)}; parse->head = $1; }
 |	NAME STRING
-	{ $$ = (struct pp_head){.name = name_at($1, @1), .label = name_at($2, @2), .label_is_string = true}; parse->head = $1; }
+	{
+		$$ = (struct pp_head){.name = name_at($1, @1), .label = name_at($2, @2), .label_is_string = true};
+		parse->head = $1;
+	}
 |	NAME EXTENDS path
 	{ $$ = (struct pp_head){.name = name_at($1, @1), .extends = pp_build_path_end(parse, $path)}; parse->head = $1; }
 |	NAME NAME[label] EXTENDS path
@@ -167,7 +171,10 @@ head:
 		parse->head = $1;
 	}
 |	NAME FROM name STRING[text]
-	{ $$ = (struct pp_head){.name = name_at($1, @1), .from = $name, .from_text = name_at($text, @text)}; parse->head = $1; }
+	{
+		$$ = (struct pp_head){.name = name_at($1, @1), .from = $name, .from_text = name_at($text, @text)};
+		parse->head = $1;
+	}
 |	NAME NAME[label] FROM name STRING[text]
 	{
 		$$ = (struct pp_head){.name = name_at($1, @1), .label = name_at($label, @label), .from = $name,
@@ -391,7 +398,12 @@ expr:
 ;
 
 comparison:
-	EQ { $$ = PP_EQ; } | NE { $$ = PP_NE; } | LT { $$ = PP_LT; } | GT { $$ = PP_GT; } | LE { $$ = PP_LE; } | GE { $$ = PP_GE; }
+	EQ { $$ = PP_EQ; }
+|	NE { $$ = PP_NE; }
+|	LT { $$ = PP_LT; }
+|	GT { $$ = PP_GT; }
+|	LE { $$ = PP_LE; }
+|	GE { $$ = PP_GE; }
 ;
 
 sum:

@@ -26,14 +26,14 @@ struct pp_parse {
 	uint32_t at;                  /* absolute offset of the next byte to scan */
 	struct pp_bracket brackets[PP_NESTING_LIMIT];
 	uint32_t bracket_count;
-	struct pp_bracket innermost;  /* bracket around the current token before it opened or closed one; kind 0: none */
-	const char *head;             /* name of the block statement being read */
+	struct pp_bracket innermost;     /* bracket around the current token before it opened or closed one; kind 0: none */
+	const char *head;                /* name of the block statement being read */
 	struct pp_token_place tokens[3]; /* the current token and the two before it */
-	struct pp_span wrong;         /* the last token that was reported */
-	bool sure;                    /* its mistake was recognised: what follows can be trusted */
-	bool stopped;                 /* a limit was hit: the scanner says end of text, nothing more is reported */
-	bool brackets_reported;       /* one message about brackets is enough: the next would follow from it */
-	bool separator_reported;      /* the same for , and ; between attributes */
+	struct pp_span wrong;            /* the last token that was reported */
+	bool sure;                       /* its mistake was recognised: what follows can be trusted */
+	bool stopped;                    /* a limit was hit: the scanner says end of text, nothing more is reported */
+	bool brackets_reported;          /* one message about brackets is enough: the next would follow from it */
+	bool separator_reported;         /* the same for , and ; between attributes */
 };
 
 union PP_YYSTYPE;

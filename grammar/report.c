@@ -1,5 +1,6 @@
 /* Messages for tokens that the grammar does not allow. Knows tokens by the names that parse.y gives them. Frequent
- * mistakes get a message of their own; the rest names what was found and, folded into a few words, what was expected. */
+ * mistakes get a message of their own; the rest names what was found and, folded into a few words, what was expected.
+ */
 #include "parse_state.h"
 
 #include "build.h"
@@ -23,8 +24,9 @@ void pp_report_nesting(struct pp_parse *parse, struct pp_span span)
 	if (parse->stopped)
 		return;
 	parse->stopped = true;
-	struct pp_message *message = pp_error(parse->diag, "E0008", span, "nesting limit: brackets, blocks and operators may be nested %d deep",
-	                                      PP_NESTING_LIMIT);
+	struct pp_message *message =
+	    pp_error(parse->diag, "E0008", span, "nesting limit: brackets, blocks and operators may be nested %d deep",
+	             PP_NESTING_LIMIT);
 	pp_help(message, "split the expression with `let`; a chain of operators may have %d terms", PP_HEIGHT_LIMIT);
 }
 
@@ -81,17 +83,21 @@ struct category {
 };
 
 static const struct category categories[] = {
-	{"`=`", {"`=`", "`<=`"}, {"`=`", "`<=`", "`>=`", "name", "string", "`extends`", "`from`", "`.`", "`(`"}},
-	{"a block", {"`import`", "`param`"}, {"`import`", "`param`", "`let`", "`assert`", "name", "end of the text"}},
-	{"an attribute", {"`layer`", "`split`"},
-	 {"name", "`apart`", "`assert`", "`for`", "`layer`", "`let`", "`limit`", "`order`", "`overlap`", "`pair`", "`pin`",
-	  "`prefer`", "`repeat`", "`split`"}},
-	{"an action", {"cell", "`weave`"}, {"cell", "name", "`weave`", "`for`", "`(`", "`|`"}},
-	{"a value", {"integer", "quantity"},
-	 {"integer", "number", "quantity", "string", "name", "`true`", "`false`", "`not`", "`-`", "`(`", "`[`"}},
-	{"a count", {"integer", "name"}, {"integer", "name", "`(`"}},
-	{"an operator", {"`+`", "`*`"},
-	 {"`+`", "`-`", "`*`", "`/`", "`%`", "`==`", "`!=`", "`<`", "`>`", "`<=`", "`>=`", "`and`", "`or`", "`?`", "`..`", "`.`", "`(`"}},
+    {"`=`", {"`=`", "`<=`"}, {"`=`", "`<=`", "`>=`", "name", "string", "`extends`", "`from`", "`.`", "`(`"}},
+    {"a block", {"`import`", "`param`"}, {"`import`", "`param`", "`let`", "`assert`", "name", "end of the text"}},
+    {"an attribute",
+     {"`layer`", "`split`"},
+     {"name", "`apart`", "`assert`", "`for`", "`layer`", "`let`", "`limit`", "`order`", "`overlap`", "`pair`", "`pin`",
+      "`prefer`", "`repeat`", "`split`"}},
+    {"an action", {"cell", "`weave`"}, {"cell", "name", "`weave`", "`for`", "`(`", "`|`"}},
+    {"a value",
+     {"integer", "quantity"},
+     {"integer", "number", "quantity", "string", "name", "`true`", "`false`", "`not`", "`-`", "`(`", "`[`"}},
+    {"a count", {"integer", "name"}, {"integer", "name", "`(`"}},
+    {"an operator",
+     {"`+`", "`*`"},
+     {"`+`", "`-`", "`*`", "`/`", "`%`", "`==`", "`!=`", "`<`", "`>`", "`<=`", "`>=`", "`and`", "`or`", "`?`", "`..`",
+      "`.`", "`(`"}},
 };
 
 enum { MOST_PHRASES = 5 };
@@ -109,8 +115,9 @@ static const char *phrase(struct pp_parse *parse, const struct set *expected)
 			drop(&rest, category->members[m]);
 	}
 	for (int i = 0; i < rest.count && phrases.count < MOST_PHRASES; i++)
-		phrases.names[phrases.count++] = strcmp(rest.names[i], "name") == 0 ? "a name" : strcmp(rest.names[i], "string") == 0 ? "a string" :
-		                                 rest.names[i];
+		phrases.names[phrases.count++] = strcmp(rest.names[i], "name") == 0     ? "a name"
+		                                 : strcmp(rest.names[i], "string") == 0 ? "a string"
+		                                                                        : rest.names[i];
 	const char *text = phrases.count ? phrases.names[0] : "nothing more";
 	for (int i = 1; i < phrases.count; i++)
 		text = pp_arena_printf(parse->arena, "%s%s%s", text, i + 1 == phrases.count ? " or " : ", ", phrases.names[i]);
@@ -129,7 +136,8 @@ static const char *found_phrase(struct pp_parse *parse, struct pp_span span, con
 	if (found[0] == '`' || strcmp(found, "string") == 0 || strcmp(found, "end of the text") == 0)
 		return found;
 	const char *text = pp_parse_text(parse, span);
-	return strlen(text) <= 40 ? pp_arena_printf(parse->arena, "%s `%s`", found, text) : pp_arena_printf(parse->arena, "%s `%.32s...`", found, text);
+	return strlen(text) <= 40 ? pp_arena_printf(parse->arena, "%s `%s`", found, text)
+	                          : pp_arena_printf(parse->arena, "%s `%.32s...`", found, text);
 }
 
 /* ---- brackets ------------------------------------------------------------------------------------------- */
@@ -143,8 +151,9 @@ static const char *bracket_title(struct pp_parse *parse, const struct pp_bracket
 
 static void report_open(struct pp_parse *parse, const struct pp_bracket *bracket, struct pp_span found, const char *how)
 {
-	struct pp_message *message = pp_error(parse->diag, "E0006", bracket->span, "%s opened at %s is %s", bracket_title(parse, bracket),
-	                                      pp_parse_place(parse, bracket->span.start), how);
+	struct pp_message *message =
+	    pp_error(parse->diag, "E0006", bracket->span, "%s opened at %s is %s", bracket_title(parse, bracket),
+	             pp_parse_place(parse, bracket->span.start), how);
 	if (parse->tokens[0].kind != T_YYEOF)
 		pp_label(message, found, "still open here");
 	char closer = bracket->kind == '(' ? ')' : bracket->kind == '[' ? ']' : '}';
@@ -159,7 +168,8 @@ static bool is_closer(int token)
 
 static bool matches(char opener, int closer)
 {
-	return (opener == '(' && closer == T_RPAREN) || (opener == '[' && closer == T_RBRACKET) || (opener == '{' && closer == T_RBRACE);
+	return (opener == '(' && closer == T_RPAREN) || (opener == '[' && closer == T_RBRACKET) ||
+	       (opener == '{' && closer == T_RBRACE);
 }
 
 /* A wrong ) or ] closes nothing, so the brackets are still those before it; a } closes what is in its way. */
@@ -191,7 +201,8 @@ static bool brackets_explain(struct pp_parse *parse, struct pp_span span, const 
 		return true;
 	}
 	if (closer && !matches(around->kind, token)) {
-		struct pp_message *message = pp_error(parse->diag, "E0001", span, "unexpected %s; nothing that it could close is open", found);
+		struct pp_message *message =
+		    pp_error(parse->diag, "E0001", span, "unexpected %s; nothing that it could close is open", found);
 		pp_help(message, "remove it, or look for the bracket that closed too early");
 		parse->brackets_reported = true;
 		return true;
@@ -207,7 +218,8 @@ static bool brackets_explain(struct pp_parse *parse, struct pp_span span, const 
 
 static bool is_literal(int token)
 {
-	return token == T_INT || token == T_REAL || token == T_QUANTITY || token == T_STRING || token == T_TRUE || token == T_FALSE;
+	return token == T_INT || token == T_REAL || token == T_QUANTITY || token == T_STRING || token == T_TRUE ||
+	       token == T_FALSE;
 }
 
 /* Text of the token `back` places before the current one. */
@@ -224,7 +236,8 @@ static bool attribute_sign(struct pp_parse *parse, struct pp_span span, const ch
 		return false;
 	if (is_literal(token)) {
 		parse->sure = true;
-		struct pp_message *message = pp_error(parse->diag, "E0001", span, "unexpected %s; expected `=`", found_phrase(parse, span, found));
+		struct pp_message *message =
+		    pp_error(parse->diag, "E0001", span, "unexpected %s; expected `=`", found_phrase(parse, span, found));
 		pp_help(message, "write `%.40s = %.40s`", token_text(parse, 1), token_text(parse, 0));
 		return true;
 	}
@@ -239,11 +252,12 @@ static bool attribute_sign(struct pp_parse *parse, struct pp_span span, const ch
 /* `dtype fp32 }`, `optimizer adamw(…)`: two names and then something that cannot follow them. */
 static bool two_names(struct pp_parse *parse, struct pp_span span, const char *found, const struct set *expected)
 {
-	if (parse->tokens[1].kind != T_NAME || parse->tokens[2].kind != T_NAME || !has(expected, "`{`") || !has(expected, "`extends`"))
+	if (parse->tokens[1].kind != T_NAME || parse->tokens[2].kind != T_NAME || !has(expected, "`{`") ||
+	    !has(expected, "`extends`"))
 		return false;
 	bool inside = parse->innermost.kind == '{';
-	struct pp_message *message = pp_error(parse->diag, "E0001", span, "unexpected %s; expected %s", found_phrase(parse, span, found),
-	                                      phrase(parse, expected));
+	struct pp_message *message = pp_error(parse->diag, "E0001", span, "unexpected %s; expected %s",
+	                                      found_phrase(parse, span, found), phrase(parse, expected));
 	const char *first = token_text(parse, 2), *second = token_text(parse, 1);
 	if (inside)
 		pp_help(message, "for an attribute write `%.40s = %.40s`, for a block open it with `{`", first, second);
@@ -254,11 +268,13 @@ static bool two_names(struct pp_parse *parse, struct pp_span span, const char *f
 
 static bool separator(struct pp_parse *parse, struct pp_span span, const struct set *expected)
 {
-	bool between = has(expected, "`layer`") || (has(expected, "cell") && has(expected, "`weave`")) || has(expected, "`import`");
+	bool between =
+	    has(expected, "`layer`") || (has(expected, "cell") && has(expected, "`weave`")) || has(expected, "`import`");
 	if (parse->tokens[0].kind != T_COMMA || !between)
 		return false;
 	if (!parse->separator_reported) {
-		struct pp_message *message = pp_error(parse->diag, "E0001", span, "unexpected `,`; attributes are separated by spaces or line ends");
+		struct pp_message *message =
+		    pp_error(parse->diag, "E0001", span, "unexpected `,`; attributes are separated by spaces or line ends");
 		pp_help(message, "remove every `,` between them");
 	}
 	parse->separator_reported = true;
@@ -284,10 +300,12 @@ static bool comparison_sign(struct pp_parse *parse, struct pp_span span, const c
 
 static bool top_level(struct pp_parse *parse, struct pp_span span, const struct set *expected)
 {
-	if (parse->tokens[0].kind != T_ASSIGN || parse->tokens[1].kind != T_NAME || parse->innermost.kind || !has(expected, "`{`"))
+	if (parse->tokens[0].kind != T_ASSIGN || parse->tokens[1].kind != T_NAME || parse->innermost.kind ||
+	    !has(expected, "`{`"))
 		return false;
 	const char *name = token_text(parse, 1);
-	struct pp_message *message = pp_error(parse->diag, "E0001", span, "unexpected `=`; `%.40s` is not inside a block", name);
+	struct pp_message *message =
+	    pp_error(parse->diag, "E0001", span, "unexpected `=`; `%.40s` is not inside a block", name);
 	if (parse->tokens[2].kind == T_NAME)
 		pp_help(message, "open the block: `%.40s { %.40s = ... }`", token_text(parse, 2), name);
 	else
@@ -317,15 +335,16 @@ static bool double_bar(struct pp_parse *parse, struct pp_span span, const struct
 
 static bool frequent(struct pp_parse *parse, struct pp_span span, const char *found, const struct set *expected)
 {
-	return separator(parse, span, expected) || top_level(parse, span, expected) || attribute_sign(parse, span, found, expected) ||
-	       two_names(parse, span, found, expected) || comparison_sign(parse, span, found, expected) ||
-	       double_bar(parse, span, expected) || reserved(parse, span, found, expected);
+	return separator(parse, span, expected) || top_level(parse, span, expected) ||
+	       attribute_sign(parse, span, found, expected) || two_names(parse, span, found, expected) ||
+	       comparison_sign(parse, span, found, expected) || double_bar(parse, span, expected) ||
+	       reserved(parse, span, found, expected);
 }
 
 static void report_plain(struct pp_parse *parse, struct pp_span span, const char *found, const struct set *expected)
 {
-	struct pp_message *message = pp_error(parse->diag, "E0001", span, "unexpected %s; expected %s", found_phrase(parse, span, found),
-	                                      phrase(parse, expected));
+	struct pp_message *message = pp_error(parse->diag, "E0001", span, "unexpected %s; expected %s",
+	                                      found_phrase(parse, span, found), phrase(parse, expected));
 	const struct pp_bracket *around = &parse->innermost;
 	if ((around->kind == '(' && has(expected, "`)`")) || (around->kind == '[' && has(expected, "`]`")))
 		pp_label(message, around->span, "opened here");

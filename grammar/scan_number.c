@@ -10,7 +10,8 @@ const char *pp_scan_digits(struct pp_parse *parse, const char *text, size_t leng
 	char *digits = pp_arena_alloc(parse->arena, length + 1, 1);
 	size_t count = 0;
 	for (size_t i = 0; i < length; i++) {
-		bool leading = count == 0 && text[i] == '0' && i + 1 < length && (isdigit((unsigned char)text[i + 1]) || text[i + 1] == '_');
+		bool leading = count == 0 && text[i] == '0' && i + 1 < length &&
+		               (isdigit((unsigned char)text[i + 1]) || text[i + 1] == '_');
 		if (text[i] != '_' && !leading)
 			digits[count++] = text[i];
 	}
@@ -21,11 +22,10 @@ const char *pp_scan_digits(struct pp_parse *parse, const char *text, size_t leng
 
 /* What they are worth is known to the evaluator. */
 static const char *const units[] = {
-	"B", "KB", "MB", "GB", "TB", "KiB", "MiB", "GiB", "TiB", "Mbit", "Gbit",
-	"B/s", "KB/s", "MB/s", "GB/s", "TB/s", "KiB/s", "MiB/s", "GiB/s", "TiB/s", "Mbit/s", "Gbit/s",
-	"ns", "us", "ms", "s", "min", "h",
-	"MFLOP", "GFLOP", "TFLOP", "PFLOP", "MFLOPS", "GFLOPS", "TFLOPS", "PFLOPS",
-	"k", "M", "G", "T",
+    "B",      "KB",     "MB",     "GB",     "TB",     "KiB",    "MiB",   "GiB",   "TiB",   "Mbit",
+    "Gbit",   "B/s",    "KB/s",   "MB/s",   "GB/s",   "TB/s",   "KiB/s", "MiB/s", "GiB/s", "TiB/s",
+    "Mbit/s", "Gbit/s", "ns",     "us",     "ms",     "s",      "min",   "h",     "MFLOP", "GFLOP",
+    "TFLOP",  "PFLOP",  "MFLOPS", "GFLOPS", "TFLOPS", "PFLOPS", "k",     "M",     "G",     "T",
 };
 
 enum { UNIT_COUNT = sizeof units / sizeof units[0] };
@@ -96,15 +96,18 @@ static bool bits_or_bytes(struct pp_parse *parse, struct pp_span span, const cha
 	if (length < 2 || length > 3 || unit[length - 1] != 'b' || !strchr("kKMGT", unit[0]))
 		return false;
 	const char *rate = unit + length;
-	const char *bytes = pp_arena_printf(parse->arena, "%c%sB%s", toupper((unsigned char)unit[0]), length == 3 ? "i" : "", rate);
+	const char *bytes =
+	    pp_arena_printf(parse->arena, "%c%sB%s", toupper((unsigned char)unit[0]), length == 3 ? "i" : "", rate);
 	const char *bits = pp_arena_printf(parse->arena, "%cbit%s", unit[0], rate);
 	if (!is_unit(bits)) {
-		struct pp_message *message = pp_error(parse->diag, "E0003", span, "unknown unit `%s`; write `%s` (bytes)", unit, bytes);
+		struct pp_message *message =
+		    pp_error(parse->diag, "E0003", span, "unknown unit `%s`; write `%s` (bytes)", unit, bytes);
 		pp_help(message, "write `%s%s`", number, bytes);
 		return true;
 	}
-	struct pp_message *message = pp_error(parse->diag, "E0003", span, "unknown unit `%s`; write `%s` (bytes) or `%s` (bits, 8 times less)",
-	                                      unit, bytes, bits);
+	struct pp_message *message =
+	    pp_error(parse->diag, "E0003", span, "unknown unit `%s`; write `%s` (bytes) or `%s` (bits, 8 times less)", unit,
+	             bytes, bits);
 	pp_help(message, "write `%s%s` or `%s%s`", number, bytes, number, bits);
 	return true;
 }
@@ -116,8 +119,9 @@ static bool billions(struct pp_parse *parse, struct pp_span span, const char *nu
 	for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
 		if (strcmp(unit, words[i]) != 0)
 			continue;
-		pp_error(parse->diag, "E0004", span, "`%s` is no unit; for %s billion write `%sG` or `%se9`, for %s bytes write `%sB`",
-		         unit, number, number, number, number, number);
+		pp_error(parse->diag, "E0004", span,
+		         "`%s` is no unit; for %s billion write `%sG` or `%se9`, for %s bytes write `%sB`", unit, number,
+		         number, number, number, number);
 		return true;
 	}
 	return false;
@@ -126,7 +130,8 @@ static bool billions(struct pp_parse *parse, struct pp_span span, const char *nu
 static void report_unit(struct pp_parse *parse, struct pp_span span, const char *number, const char *unit)
 {
 	if (strcmp(number, "0") == 0 && strlen(unit) > 1 && strchr("xXbBoO", unit[0]) && isxdigit((unsigned char)unit[1])) {
-		struct pp_message *message = pp_error(parse->diag, "E0001", span, "unexpected number `0%s`; numbers are decimal", shortened(parse, unit));
+		struct pp_message *message = pp_error(parse->diag, "E0001", span,
+		                                      "unexpected number `0%s`; numbers are decimal", shortened(parse, unit));
 		pp_help(message, "write it in decimal digits; `_` may group them: 65_536");
 		return;
 	}
@@ -135,12 +140,14 @@ static void report_unit(struct pp_parse *parse, struct pp_span span, const char 
 		return;
 	const char *nearest = pp_nearest(unit, units, UNIT_COUNT);
 	if (nearest) {
-		struct pp_message *message = pp_error(parse->diag, "E0003", at, "unknown unit `%s`; did you mean `%s`?", unit, nearest);
+		struct pp_message *message =
+		    pp_error(parse->diag, "E0003", at, "unknown unit `%s`; did you mean `%s`?", unit, nearest);
 		pp_help(message, "write `%s%s`, or `%s*%s` to multiply", number, nearest, number, unit);
 		return;
 	}
 	struct pp_message *message = pp_error(parse->diag, "E0003", at, "unknown unit `%s`", shortened(parse, unit));
-	pp_note(message, "units: bytes `GB` `GiB`, rates `GB/s` `Gbit/s`, times `us` `ms`, work `TFLOP`, speeds `TFLOPS`, counts `k` `M` `G` `T`");
+	pp_note(message, "units: bytes `GB` `GiB`, rates `GB/s` `Gbit/s`, times `us` `ms`, work `TFLOP`, speeds `TFLOPS`, "
+	                 "counts `k` `M` `G` `T`");
 	if (strlen(unit) <= 24)
 		pp_help(message, "to multiply write `%s*%s`", number, unit);
 }
@@ -162,7 +169,8 @@ static bool read_number(const char *text, size_t length, size_t *at, uint64_t *n
 {
 	*number = 0;
 	for (; digit_at(text, length, *at); ++*at) {
-		if (__builtin_mul_overflow(*number, 10, number) || __builtin_add_overflow(*number, (uint64_t)(text[*at] - '0'), number))
+		if (__builtin_mul_overflow(*number, 10, number) ||
+		    __builtin_add_overflow(*number, (uint64_t)(text[*at] - '0'), number))
 			return false;
 	}
 	return true;
@@ -179,6 +187,7 @@ struct pp_cell pp_scan_cell(struct pp_parse *parse, struct pp_span span, const c
 	at++;
 	fits = read_number(text, length, &at, &cell.number) && fits;
 	if (!fits)
-		pp_error(parse->diag, "E0001", span, "unexpected cell `%.40s`; its numbers must be below 2^64", pp_parse_text(parse, span));
+		pp_error(parse->diag, "E0001", span, "unexpected cell `%.40s`; its numbers must be below 2^64",
+		         pp_parse_text(parse, span));
 	return cell;
 }

@@ -9,7 +9,12 @@
 static size_t character_length(const char *text, size_t length)
 {
 	const unsigned char *byte = (const unsigned char *)text;
-	size_t wanted = byte[0] < 0x80 ? 1 : byte[0] < 0xc2 ? 0 : byte[0] < 0xe0 ? 2 : byte[0] < 0xf0 ? 3 : byte[0] < 0xf5 ? 4 : 0;
+	size_t wanted = byte[0] < 0x80   ? 1
+	                : byte[0] < 0xc2 ? 0
+	                : byte[0] < 0xe0 ? 2
+	                : byte[0] < 0xf0 ? 3
+	                : byte[0] < 0xf5 ? 4
+	                                 : 0;
 	if (wanted == 0 || wanted > length)
 		return 0;
 	for (size_t i = 1; i < wanted; i++) {
@@ -68,8 +73,9 @@ static char escaped(struct reader *reader)
 	size_t digits = end;
 	int code = letter == 'x' ? read_code(reader, &end, 16, 2) : read_code(reader, &end, 8, 3);
 	if (end == digits || code == 0 || code > 127) {
-		struct pp_message *message = pp_error(reader->parse->diag, "E0007", span_here(reader, end == digits ? 2 : end - reader->at),
-		                                      "unknown escape in a string");
+		struct pp_message *message =
+		    pp_error(reader->parse->diag, "E0007", span_here(reader, end == digits ? 2 : end - reader->at),
+		             "unknown escape in a string");
 		pp_help(message, "escapes are \\n \\t \\r \\\\ \\\" and \\x01..\\x7f; other characters stand for themselves");
 		code = '?';
 	}
@@ -136,7 +142,8 @@ void pp_scan_wrong_comment(struct pp_parse *parse, struct pp_span span, bool blo
 
 void pp_scan_open_string(struct pp_parse *parse, struct pp_span span)
 {
-	struct pp_message *message = pp_error(parse->diag, "E0005", span, "string is not closed before the end of the line");
+	struct pp_message *message =
+	    pp_error(parse->diag, "E0005", span, "string is not closed before the end of the line");
 	pp_help(message, "add `\"`; a line end within a string is written \\n, long strings are joined with `+`");
 }
 
@@ -145,7 +152,8 @@ void pp_scan_semicolon(struct pp_parse *parse, struct pp_span span)
 	if (parse->separator_reported)
 		return;
 	parse->separator_reported = true;
-	struct pp_message *message = pp_error(parse->diag, "E0001", span, "unexpected `;`; attributes are separated by spaces or line ends");
+	struct pp_message *message =
+	    pp_error(parse->diag, "E0001", span, "unexpected `;`; attributes are separated by spaces or line ends");
 	pp_help(message, "remove every `;`");
 }
 
@@ -157,7 +165,8 @@ bool pp_scan_encoding(struct pp_parse *parse)
 	bool wide = length >= 2 && (text[0] == '\0') != (text[1] == '\0');
 	if (!marked && !wide)
 		return true;
-	struct pp_message *message = pp_error(parse->diag, "E0007", (struct pp_span){base, base + 1}, "text is in UTF-16, wanted UTF-8");
+	struct pp_message *message =
+	    pp_error(parse->diag, "E0007", (struct pp_span){base, base + 1}, "text is in UTF-16, wanted UTF-8");
 	pp_help(message, "convert it: iconv -f UTF-16 -t UTF-8 %s", parse->source->name);
 	return false;
 }

@@ -35,7 +35,8 @@ static void close_bracket(struct pp_parse *parse, char kind)
 
 static void keep_brackets(struct pp_parse *parse, int token, struct pp_span span)
 {
-	parse->innermost = parse->bracket_count ? parse->brackets[parse->bracket_count - 1] : (struct pp_bracket){{0, 0}, 0, NULL};
+	parse->innermost =
+	    parse->bracket_count ? parse->brackets[parse->bracket_count - 1] : (struct pp_bracket){{0, 0}, 0, NULL};
 	switch (token) {
 	case T_LPAREN:
 	case T_LBRACKET:

@@ -35,7 +35,8 @@ static inline void golden_check(struct pp_arena *arena, const char *path, const 
 	size_t length = 0;
 	const char *expected = golden_read(arena, path, &length);
 	if (strcmp(expected, actual) != 0)
-		fail_msg("differs from %s; with PP_UPDATE=1 it is written anew\n---- expected\n%s---- actual\n%s----", path, expected, actual);
+		fail_msg("differs from %s; with PP_UPDATE=1 it is written anew\n---- expected\n%s---- actual\n%s----", path,
+		         expected, actual);
 }
 
 #endif

@@ -24,7 +24,8 @@ struct shape {
 	uint32_t stages;
 };
 
-static inline void expand_block(struct expanded *x, const struct pp_stmt *block, const char *name, bool library, const struct shape *shape)
+static inline void expand_block(struct expanded *x, const struct pp_stmt *block, const char *name, bool library,
+                                const struct shape *shape)
 {
 	uint32_t stages = shape->list ? shape->stages : shape->p * shape->v;
 	uint32_t *stage_rank = PP_NEW_ARRAY(x->arena, uint32_t, stages);
@@ -32,10 +33,19 @@ static inline void expand_block(struct expanded *x, const struct pp_stmt *block,
 		stage_rank[s] = shape->list ? shape->list[s] : pp_place_rank(shape->place, s, shape->p, shape->v);
 	struct pp_binding names[] = {{pp_intern_z(x->strings, "group"), pp_datum_whole(shape->group)}};
 	struct pp_scope scope = {.bindings = names, .count = 1};
-	struct pp_rows_input input = {.name = name, .block = block, .library = library, .place = PP_NO_SPAN, .ranks = shape->p,
-	                              .stages = stages, .microbatches = shape->m, .stage_rank = stage_rank, .scope = &scope,
-	                              .strings = x->strings, .sources = x->sources};
-	x->ok = pp_rows_expand(x->arena, &input, x->diag, &x->schedule) && pp_schedule_check(x->arena, &x->schedule, x->diag);
+	struct pp_rows_input input = {.name = name,
+	                              .block = block,
+	                              .library = library,
+	                              .place = PP_NO_SPAN,
+	                              .ranks = shape->p,
+	                              .stages = stages,
+	                              .microbatches = shape->m,
+	                              .stage_rank = stage_rank,
+	                              .scope = &scope,
+	                              .strings = x->strings,
+	                              .sources = x->sources};
+	x->ok =
+	    pp_rows_expand(x->arena, &input, x->diag, &x->schedule) && pp_schedule_check(x->arena, &x->schedule, x->diag);
 }
 
 static inline struct expanded expanded_create(void)
@@ -133,8 +143,10 @@ static inline uint64_t makespan_of(struct expanded *x)
 {
 	const struct pp_schedule *s = &x->schedule;
 	size_t cells = (size_t)s->stages * s->microbatches;
-	struct times times = {.forward = PP_NEW_ARRAY(x->arena, uint64_t, cells), .backward = PP_NEW_ARRAY(x->arena, uint64_t, cells),
-	                      .rank_free = PP_NEW_ARRAY(x->arena, uint64_t, s->ranks), .at = PP_NEW_ARRAY(x->arena, uint32_t, s->ranks)};
+	struct times times = {.forward = PP_NEW_ARRAY(x->arena, uint64_t, cells),
+	                      .backward = PP_NEW_ARRAY(x->arena, uint64_t, cells),
+	                      .rank_free = PP_NEW_ARRAY(x->arena, uint64_t, s->ranks),
+	                      .at = PP_NEW_ARRAY(x->arena, uint32_t, s->ranks)};
 	bool moved = true;
 	while (moved) {
 		moved = false;

@@ -118,30 +118,30 @@ struct field_case {
 };
 
 static const struct field_case field_cases[] = {
-	/* B01: fewer microbatches than ranks */
-	{"1f1b", {.p = 8, .v = 1, .m = 1}, 24, {1, 1, 1, 1, 1, 1, 1, 1}},
-	{"1f1b", {.p = 4, .v = 1, .m = 1}, 12, {1, 1, 1, 1}},
-	{"1f1b", {.p = 4, .v = 1, .m = 2}, 15, {2, 2, 2, 1}},
-	{"1f1b", {.p = 4, .v = 1, .m = 3}, 18, {3, 3, 2, 1}},
-	{"1f1b", {.p = 4, .v = 1, .m = 4}, 21, {4, 3, 2, 1}},
-	{"1f1b", {.p = 4, .v = 1, .m = 5}, 24, {4, 3, 2, 1}},
-	{"1f1b", {.p = 8, .v = 1, .m = 2}, 27, {2, 2, 2, 2, 2, 2, 2, 1}},
-	{"interleaved", {.p = 4, .v = 4, .m = 4}, 14.25, {16, 16, 15, 13}},
-	{"interleaved", {.p = 4, .v = 4, .m = 4, .group = 4}, 14.25, {16, 16, 15, 13}},
-	/* B26: with and without chunks */
-	{"1f1b", {.p = 4, .v = 1, .m = 8}, 33, {4, 3, 2, 1}},
-	{"gpipe", {.p = 4, .v = 1, .m = 8}, 33, {8, 8, 8, 8}},
-	{"interleaved", {.p = 4, .v = 2, .m = 8}, 28.5, {11, 9, 7, 5}}, /* B28 too */
-	{"interleaved", {.p = 4, .v = 4, .m = 8}, 26.25, {19, 17, 15, 13}},
-	{"interleaved", {.p = 4, .v = 2, .m = 4}, 16.5, {8, 8, 7, 5}},
-	{"interleaved", {.p = 4, .v = 2, .m = 16}, 52.5, {11, 9, 7, 5}},
-	/* B49: m not a multiple of p, in default groups and in groups of p */
-	{"interleaved", {.p = 4, .v = 2, .m = 5}, 19.5, {10, 10, 8, 6}},
-	{"interleaved", {.p = 4, .v = 2, .m = 6}, 22.5, {12, 11, 9, 7}},
-	{"interleaved", {.p = 3, .v = 2, .m = 4}, 15, {8, 7, 5}},
-	{"interleaved", {.p = 4, .v = 2, .m = 5, .group = 4}, 24, {10, 9, 7, 5}},
-	{"interleaved", {.p = 4, .v = 2, .m = 6, .group = 4}, 27.5, {11, 9, 7, 5}},
-	{"interleaved", {.p = 3, .v = 2, .m = 4, .group = 3}, 18.5, {8, 6, 4}},
+    /* B01: fewer microbatches than ranks */
+    {"1f1b", {.p = 8, .v = 1, .m = 1}, 24, {1, 1, 1, 1, 1, 1, 1, 1}},
+    {"1f1b", {.p = 4, .v = 1, .m = 1}, 12, {1, 1, 1, 1}},
+    {"1f1b", {.p = 4, .v = 1, .m = 2}, 15, {2, 2, 2, 1}},
+    {"1f1b", {.p = 4, .v = 1, .m = 3}, 18, {3, 3, 2, 1}},
+    {"1f1b", {.p = 4, .v = 1, .m = 4}, 21, {4, 3, 2, 1}},
+    {"1f1b", {.p = 4, .v = 1, .m = 5}, 24, {4, 3, 2, 1}},
+    {"1f1b", {.p = 8, .v = 1, .m = 2}, 27, {2, 2, 2, 2, 2, 2, 2, 1}},
+    {"interleaved", {.p = 4, .v = 4, .m = 4}, 14.25, {16, 16, 15, 13}},
+    {"interleaved", {.p = 4, .v = 4, .m = 4, .group = 4}, 14.25, {16, 16, 15, 13}},
+    /* B26: with and without chunks */
+    {"1f1b", {.p = 4, .v = 1, .m = 8}, 33, {4, 3, 2, 1}},
+    {"gpipe", {.p = 4, .v = 1, .m = 8}, 33, {8, 8, 8, 8}},
+    {"interleaved", {.p = 4, .v = 2, .m = 8}, 28.5, {11, 9, 7, 5}}, /* B28 too */
+    {"interleaved", {.p = 4, .v = 4, .m = 8}, 26.25, {19, 17, 15, 13}},
+    {"interleaved", {.p = 4, .v = 2, .m = 4}, 16.5, {8, 8, 7, 5}},
+    {"interleaved", {.p = 4, .v = 2, .m = 16}, 52.5, {11, 9, 7, 5}},
+    /* B49: m not a multiple of p, in default groups and in groups of p */
+    {"interleaved", {.p = 4, .v = 2, .m = 5}, 19.5, {10, 10, 8, 6}},
+    {"interleaved", {.p = 4, .v = 2, .m = 6}, 22.5, {12, 11, 9, 7}},
+    {"interleaved", {.p = 3, .v = 2, .m = 4}, 15, {8, 7, 5}},
+    {"interleaved", {.p = 4, .v = 2, .m = 5, .group = 4}, 24, {10, 9, 7, 5}},
+    {"interleaved", {.p = 4, .v = 2, .m = 6, .group = 4}, 27.5, {11, 9, 7, 5}},
+    {"interleaved", {.p = 3, .v = 2, .m = 4, .group = 3}, 18.5, {8, 6, 4}},
 };
 
 static void cases_from_the_field(void **state)
@@ -188,9 +188,10 @@ static void what_they_need(void **state)
 	(void)state;
 	struct expanded x = expand_named("interleaved", (struct shape){.p = 4, .v = 1, .m = 8});
 	assert_false(x.ok);
-	assert_string_equal(expanded_messages(&x, PP_DIAG_HUMAN),
-	                    "error[E0614]: `interleaved` needs vpp >= 2; with one chunk its warm-up holds more activations than 1f1b's and "
-	                    "gains nothing: use 1f1b\n");
+	assert_string_equal(
+	    expanded_messages(&x, PP_DIAG_HUMAN),
+	    "error[E0614]: `interleaved` needs vpp >= 2; with one chunk its warm-up holds more activations than 1f1b's and "
+	    "gains nothing: use 1f1b\n");
 	expanded_free(&x);
 	x = expand_named("1f1b", (struct shape){.p = 4, .v = 2, .m = 8});
 	assert_false(x.ok);
@@ -205,9 +206,15 @@ static void what_they_need(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(gpipe_closed_form), cmocka_unit_test(gpipe_with_chunks), cmocka_unit_test(one_f_one_b_closed_form),
-		cmocka_unit_test(interleaved_closed_form), cmocka_unit_test(interleaved_in_whole_groups), cmocka_unit_test(cases_from_the_field),
-		cmocka_unit_test(warm_up_is_clamped), cmocka_unit_test(true_deadlock_is_named), cmocka_unit_test(what_they_need),
+	    cmocka_unit_test(gpipe_closed_form),
+	    cmocka_unit_test(gpipe_with_chunks),
+	    cmocka_unit_test(one_f_one_b_closed_form),
+	    cmocka_unit_test(interleaved_closed_form),
+	    cmocka_unit_test(interleaved_in_whole_groups),
+	    cmocka_unit_test(cases_from_the_field),
+	    cmocka_unit_test(warm_up_is_clamped),
+	    cmocka_unit_test(true_deadlock_is_named),
+	    cmocka_unit_test(what_they_need),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

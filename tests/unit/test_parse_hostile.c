@@ -46,10 +46,21 @@ static void too_deep(void **state)
 	static const struct {
 		const char *prefix, *middle, *suffix;
 	} cases[] = {
-		{"let a = ", "(", "1"}, {"let a = ", "[", "1"}, {"let a = ", "f(", "1"}, {"let a = ", "- ", "1"}, {"let a = ", "not ", "b"},
-		{"let a = ", "b ? c : ", "d"}, {"let a = ", "-(", "1"}, {"", "a {", ""}, {"s { order { ", "(", ""},
-		{"s { order { ", "for i in 0..1 { ", ""}, {"s { order { ", "weave 1 { ", ""}, {"s { ", "repeat 2 { ", ""},
-		{"let a = 1", " + 1", ""}, {"let a = b", " and b", ""}, {"let a = 1", " - (1", ""},
+	    {"let a = ", "(", "1"},
+	    {"let a = ", "[", "1"},
+	    {"let a = ", "f(", "1"},
+	    {"let a = ", "- ", "1"},
+	    {"let a = ", "not ", "b"},
+	    {"let a = ", "b ? c : ", "d"},
+	    {"let a = ", "-(", "1"},
+	    {"", "a {", ""},
+	    {"s { order { ", "(", ""},
+	    {"s { order { ", "for i in 0..1 { ", ""},
+	    {"s { order { ", "weave 1 { ", ""},
+	    {"s { ", "repeat 2 { ", ""},
+	    {"let a = 1", " + 1", ""},
+	    {"let a = b", " and b", ""},
+	    {"let a = 1", " - (1", ""},
 	};
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
 		assert_nesting_limit(cases[i].prefix, cases[i].middle, 2000, cases[i].suffix);
@@ -100,19 +111,23 @@ static void cut_off(void **state)
 	static const struct {
 		const char *text, *message;
 	} cases[] = {
-		{"/* never ends", "x.pipe:1:1: error: comments start with `#` and end with the line, there is no `/*` [E0002]\n"},
-		{"let a = 1 /* ends at a star *", "x.pipe:1:11: error: comments start with `#` and end with the line, there is no `/*` [E0002]\n"},
-		{"/* a /* b */ let a = 1", "x.pipe:1:1: error: comments start with `#` and end with the line, there is no `/*` [E0002]\n"},
-		{"let a = \"never ends", "x.pipe:1:9: error: string is not closed before the end of the line [E0005]\n"},
-		{"let a = \"ends in \\", "x.pipe:1:9: error: string is not closed before the end of the line [E0005]\n"},
-		{"let a = \"two\nlet b = 3", "x.pipe:1:9: error: string is not closed before the end of the line [E0005]\n"},
-		{"let a = 1 /", "x.pipe:1:12: error: unexpected end of the text; expected a value [E0001]\n"},
-		{"let a = 1 /*", "x.pipe:1:11: error: comments start with `#` and end with the line, there is no `/*` [E0002]\n"},
-		{"m { a = (1 + [2", "x.pipe:1:14: error: `[` opened at 1:14 is never closed [E0006]\n"},
-		{"m {", "x.pipe:1:3: error: block `m` opened at 1:3 is never closed [E0006]\n"},
-		{"", ""},
-		{"\xef\xbb\xbf", ""},
-		{"\xef\xbb", "x.pipe:1:1: error: byte 0xef is not UTF-8 text [E0007]\n"},
+	    {"/* never ends",
+	     "x.pipe:1:1: error: comments start with `#` and end with the line, there is no `/*` [E0002]\n"},
+	    {"let a = 1 /* ends at a star *",
+	     "x.pipe:1:11: error: comments start with `#` and end with the line, there is no `/*` [E0002]\n"},
+	    {"/* a /* b */ let a = 1",
+	     "x.pipe:1:1: error: comments start with `#` and end with the line, there is no `/*` [E0002]\n"},
+	    {"let a = \"never ends", "x.pipe:1:9: error: string is not closed before the end of the line [E0005]\n"},
+	    {"let a = \"ends in \\", "x.pipe:1:9: error: string is not closed before the end of the line [E0005]\n"},
+	    {"let a = \"two\nlet b = 3", "x.pipe:1:9: error: string is not closed before the end of the line [E0005]\n"},
+	    {"let a = 1 /", "x.pipe:1:12: error: unexpected end of the text; expected a value [E0001]\n"},
+	    {"let a = 1 /*",
+	     "x.pipe:1:11: error: comments start with `#` and end with the line, there is no `/*` [E0002]\n"},
+	    {"m { a = (1 + [2", "x.pipe:1:14: error: `[` opened at 1:14 is never closed [E0006]\n"},
+	    {"m {", "x.pipe:1:3: error: block `m` opened at 1:3 is never closed [E0006]\n"},
+	    {"", ""},
+	    {"\xef\xbb\xbf", ""},
+	    {"\xef\xbb", "x.pipe:1:1: error: byte 0xef is not UTF-8 text [E0007]\n"},
 	};
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
 		struct parsed p = parse_text(cases[i].text);
@@ -150,10 +165,12 @@ static void random_tokens(void **state)
 {
 	(void)state;
 	static const char *const words[] = {
-		"a", "F", "1", "2F0", "1.5", "3GiB", "4Gb", "\"s\"", "{", "}", "(", ")", "[", "]", "=", "==", "<=", ">", "..", ".", "+", "-",
-		"*", "/", "?", ":", ",", "|", "&", "not", "and", "or", "for", "in", "order", "split", "weave", "layer", "param", "import", "let",
-		"assert", "extends", "from", "pin", "to", "rank", "pair", "with", "limit", "when", "prefer", "overlap", "repeat", "true", "\n",
-		"{", "}", "a", "a", "=", "1",
+	    "a",   "F",     "1",     "2F0",   "1.5",   "3GiB",  "4Gb",    "\"s\"",  "{",       "}",       "(",
+	    ")",   "[",     "]",     "=",     "==",    "<=",    ">",      "..",     ".",       "+",       "-",
+	    "*",   "/",     "?",     ":",     ",",     "|",     "&",      "not",    "and",     "or",      "for",
+	    "in",  "order", "split", "weave", "layer", "param", "import", "let",    "assert",  "extends", "from",
+	    "pin", "to",    "rank",  "pair",  "with",  "limit", "when",   "prefer", "overlap", "repeat",  "true",
+	    "\n",  "{",     "}",     "a",     "a",     "=",     "1",
 	};
 	uint32_t seed = 20250101;
 	for (int round = 0; round < 4000; round++) {
@@ -171,12 +188,14 @@ static void random_tokens(void **state)
 static void damaged_specs(void **state)
 {
 	(void)state;
-	static const char *const names[] = {"1_minimal", "4_explicit", "5_zero_bubble", "6_hetero_search", "8_deepseek_v3", "every_statement"};
+	static const char *const names[] = {"1_minimal",       "4_explicit",    "5_zero_bubble",
+	                                    "6_hetero_search", "8_deepseek_v3", "every_statement"};
 	struct pp_arena *arena = pp_arena_create(NULL);
 	uint32_t seed = 7;
 	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
 		size_t length = 0;
-		const char *spec = golden_read(arena, pp_arena_printf(arena, "%s/specs/%s.pipe", PP_TEST_DATA, names[i]), &length);
+		const char *spec =
+		    golden_read(arena, pp_arena_printf(arena, "%s/specs/%s.pipe", PP_TEST_DATA, names[i]), &length);
 		char *text = malloc(2 * length + 1);
 		assert_non_null(text);
 		for (uint32_t round = 0; round < 200; round++) {
@@ -203,8 +222,8 @@ static void damaged_specs(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(too_deep), cmocka_unit_test(just_deep_enough), cmocka_unit_test(long_and_flat), cmocka_unit_test(cut_off),
-		cmocka_unit_test(random_tokens), cmocka_unit_test(damaged_specs),
+	    cmocka_unit_test(too_deep), cmocka_unit_test(just_deep_enough), cmocka_unit_test(long_and_flat),
+	    cmocka_unit_test(cut_off),  cmocka_unit_test(random_tokens),    cmocka_unit_test(damaged_specs),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

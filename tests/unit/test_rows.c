@@ -40,7 +40,6 @@ static void assert_summary(const char *body, struct shape shape, const char *exp
 	expanded_free(&x);
 }
 
-
 /* ---- meaning ----------------------------------------------------------------------------------------- */
 
 static void rows_and_numbers(void **state)
@@ -57,7 +56,8 @@ static void rows_and_numbers(void **state)
 	assert_rows("order for r { weave (p-r-1) {F*m} {B*m} }", shape, "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
 	assert_rows("order for q { F*(q == 0 ? 2 : 1) B F*(r) B }", shape, "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
 	assert_rows("order for r in 0..p-2 { F*m B*m } order for r in p-1..p-1 { (F B)*m }", shape, expected);
-	assert_rows("let half = m - k  let k = m / 2  order for r { weave (min(half*2-1, p-r-1)) {F*m} {B*m} }", shape, expected);
+	assert_rows("let half = m - k  let k = m / 2  order for r { weave (min(half*2-1, p-r-1)) {F*m} {B*m} }", shape,
+	            expected);
 	assert_rows("order { F[1] F[0..0] F[1..0] B1 B0 | F1 B1 F0 B0 }", shape, "0F1,0F0,0B1,0B0\n1F1,1B1,1F0,1B0\n");
 }
 
@@ -69,7 +69,8 @@ static void split_backward(void **state)
 	assert_rows("order { F*3 I*3 W*3 }", one, "0F0,0F1,0F2,0I0,0I1,0I2,0W0,0W1,0W2\n");
 	assert_rows("order { F0 F1 F2 I0 I1 W1 W0 B2 }", one, "0F0,0F1,0F2,0I0,0I1,0W1,0W0,0B2\n");
 	assert_rows("order { F*2 F.1*2 I.1 I I.1 W W W I W }", two, "0F0,0F1,1F0,1F1,1I0,0I0,1I1,1W0,0W0,1W1,0I1,0W1\n");
-	assert_rows("order { F*2 F.1*2 I.1 I I.1 W.0 W.1 I W W }", two, "0F0,0F1,1F0,1F1,1I0,0I0,1I1,0W0,1W0,0I1,1W1,0W1\n");
+	assert_rows("order { F*2 F.1*2 I.1 I I.1 W.0 W.1 I W W }", two,
+	            "0F0,0F1,1F0,1F1,1I0,0I0,1I1,0W0,1W0,0I1,1W1,0W1\n");
 	assert_rows("order { F*2 F.1*2 I.1*2 I*2 W.1 W W.0 W }", two, "0F0,0F1,1F0,1F1,1I0,1I1,0I0,0I1,1W0,1W1,0W0,0W1\n");
 }
 
@@ -77,7 +78,8 @@ static void split_backward(void **state)
 static void zero_bubble_rows(void **state)
 {
 	(void)state;
-	assert_rows("order for r { F*(p-r-1) (F I)*r (F I W)*(m-p+1) (I W)*(p-r-1) W*r }", (struct shape){.p = 3, .v = 1, .m = 4},
+	assert_rows("order for r { F*(p-r-1) (F I)*r (F I W)*(m-p+1) (I W)*(p-r-1) W*r }",
+	            (struct shape){.p = 3, .v = 1, .m = 4},
 	            "0F0,0F1,0F2,0I0,0W0,0F3,0I1,0W1,0I2,0W2,0I3,0W3\n"
 	            "1F0,1F1,1I0,1F2,1I1,1W0,1F3,1I2,1W1,1I3,1W2,1W3\n"
 	            "2F0,2I0,2F1,2I1,2F2,2I2,2W0,2F3,2I3,2W1,2W2,2W3\n");
@@ -90,10 +92,14 @@ static void chunks(void **state)
 	static const uint32_t list[] = {0, 1, 0, 2, 0};
 	const char *body = "order for r { for c in 0..v-1 { F.c } for c in 0..v-1 { B.(v-1-c) } }";
 	assert_rows(body, (struct shape){.p = 2, .v = 2, .m = 1}, "0F0,2F0,2B0,0B0\n1F0,3F0,3B0,1B0\n");
-	assert_rows(body, (struct shape){.p = 2, .v = 2, .m = 1, .place = PP_PLACE_V}, "0F0,3F0,3B0,0B0\n1F0,2F0,2B0,1B0\n");
-	assert_rows(body, (struct shape){.p = 2, .v = 2, .m = 1, .place = PP_PLACE_LINEAR}, "0F0,1F0,1B0,0B0\n2F0,3F0,3B0,2B0\n");
-	assert_rows(body, (struct shape){.p = 3, .m = 1, .list = list, .stages = 5}, "0F0,2F0,4F0,4B0,2B0,0B0\n1F0,1B0\n3F0,3B0\n");
-	assert_rows("order { F0 F0.1 B0.1 B0 | F[0].0 F[0].1 3B0 1B0 }", (struct shape){.p = 2, .v = 2, .m = 1}, "0F0,2F0,2B0,0B0\n1F0,3F0,3B0,1B0\n");
+	assert_rows(body, (struct shape){.p = 2, .v = 2, .m = 1, .place = PP_PLACE_V},
+	            "0F0,3F0,3B0,0B0\n1F0,2F0,2B0,1B0\n");
+	assert_rows(body, (struct shape){.p = 2, .v = 2, .m = 1, .place = PP_PLACE_LINEAR},
+	            "0F0,1F0,1B0,0B0\n2F0,3F0,3B0,2B0\n");
+	assert_rows(body, (struct shape){.p = 3, .m = 1, .list = list, .stages = 5},
+	            "0F0,2F0,4F0,4B0,2B0,0B0\n1F0,1B0\n3F0,3B0\n");
+	assert_rows("order { F0 F0.1 B0.1 B0 | F[0].0 F[0].1 3B0 1B0 }", (struct shape){.p = 2, .v = 2, .m = 1},
+	            "0F0,2F0,2B0,0B0\n1F0,3F0,3B0,1B0\n");
 }
 
 static void weaves(void **state)
@@ -106,8 +112,10 @@ static void weaves(void **state)
 	assert_rows("order { F*2 weave 0 {F*2} {B} B*3 }", shape, "0F0,0F1,0F2,0B0,0F3,0B1,0B2,0B3\n");
 	assert_rows("order { F weave 1 {F weave 1 {F*2} {}} {B*2} B*2 }", shape, "0F0,0F1,0F2,0B0,0F3,0B1,0B2,0B3\n");
 	assert_rows("order { (weave 0 {F*2} {B*2})*2 }", shape, "0F0,0B0,0F1,0B1,0F2,0B2,0F3,0B3\n");
-	assert_rows("order { F weave 0 {(F&B)*3} {} B }", shape, "0F0,(0F1;0B0)OVERLAP_F_B,(0F2;0B1)OVERLAP_F_B,(0F3;0B2)OVERLAP_F_B,0B3\n");
-	assert_rows("order { F*2 weave 0 {F&B F&B} {B*2} }", shape, "0F0,0F1,(0F2;0B0)OVERLAP_F_B,0B1,(0F3;0B2)OVERLAP_F_B,0B3\n");
+	assert_rows("order { F weave 0 {(F&B)*3} {} B }", shape,
+	            "0F0,(0F1;0B0)OVERLAP_F_B,(0F2;0B1)OVERLAP_F_B,(0F3;0B2)OVERLAP_F_B,0B3\n");
+	assert_rows("order { F*2 weave 0 {F&B F&B} {B*2} }", shape,
+	            "0F0,0F1,(0F2;0B0)OVERLAP_F_B,0B1,(0F3;0B2)OVERLAP_F_B,0B3\n");
 }
 
 /* DualPipe-V of language.md, example 8, p = 2, m = 4: pairs, W.1, ranks of a V. */
@@ -118,8 +126,10 @@ static void pairs(void **state)
 	            "(F&B.1 F.1&B)*(m-2*p+r+1) (B.1 F.1&B)*(p-r-1)\n"
 	            "(B.1 B)*(floor((r+1)/2)) (B.1 I)*((r+1)%2) (I.1 I)*(floor((r+1)/2)) (W I)*(p-r-1) W*(r+1) }",
 	            (struct shape){.p = 2, .v = 2, .m = 4, .place = PP_PLACE_V},
-	            "0F0,0F1,0F2,3F0,3I0,3W0,3F1,(0F3;3B1)OVERLAP_F_B,(3F2;0B0)OVERLAP_F_B,3B2,(3F3;0B1)OVERLAP_F_B,3B3,0I2,0W2,0I3,0W3\n"
-	            "1F0,2F0,1F1,2F1,(1F2;2B0)OVERLAP_F_B,(2F2;1B0)OVERLAP_F_B,(1F3;2B1)OVERLAP_F_B,(2F3;1B1)OVERLAP_F_B,2B2,1B2,2I3,1I3,2W3,1W3\n");
+	            "0F0,0F1,0F2,3F0,3I0,3W0,3F1,(0F3;3B1)OVERLAP_F_B,(3F2;0B0)OVERLAP_F_B,3B2,(3F3;0B1)OVERLAP_F_B,3B3,"
+	            "0I2,0W2,0I3,0W3\n"
+	            "1F0,2F0,1F1,2F1,(1F2;2B0)OVERLAP_F_B,(2F2;1B0)OVERLAP_F_B,(1F3;2B1)OVERLAP_F_B,(2F3;1B1)OVERLAP_F_B,"
+	            "2B2,1B2,2I3,1I3,2W3,1W3\n");
 }
 
 /* The interleaved order as one line of the language's example 5 is the library's where p divides m. */
@@ -127,8 +137,10 @@ static void interleaved_row_is_the_library_one(void **state)
 {
 	(void)state;
 	struct shape shape = {.p = 4, .v = 2, .m = 8};
-	struct expanded written = expand_text("order for r { weave (2*(p-r-1) + (v-1)*p) { (for c in 0..v-1 { F.c*p })*(m/p) } "
-	                                      "{ (for c in 0..v-1 { B.(v-1-c)*p })*(m/p) } }", shape);
+	struct expanded written =
+	    expand_text("order for r { weave (2*(p-r-1) + (v-1)*p) { (for c in 0..v-1 { F.c*p })*(m/p) } "
+	                "{ (for c in 0..v-1 { B.(v-1-c)*p })*(m/p) } }",
+	                shape);
 	struct expanded named = expand_named("interleaved", shape);
 	assert_true(written.ok && named.ok);
 	assert_string_equal(csv(&written), csv(&named));
@@ -150,14 +162,16 @@ static void wrong_counts(void **state)
 	             "   = help: add 1\n");
 	assert_summary("order { F*3 B*4 }", one, "x.pipe:1:29: error: rank 0: `B` count is 4, wanted m = 3 [E0603]\n");
 	assert_summary("order { F*3 I*2 W*2 }", one, "x.pipe:1:29: error: rank 0: `I` count is 2, wanted m = 3 [E0603]\n");
-	assert_summary("order { F*3 I*3 W*2 }", one, "x.pipe:1:33: error: rank 0: `W` count is 2, wanted 3, as many as `I` [E0603]\n");
-	assert_summary("order { F*3 B*3 W }", one, "x.pipe:1:33: error: rank 0: `W` count is 1, wanted 0, as many as `I` [E0603]\n");
+	assert_summary("order { F*3 I*3 W*2 }", one,
+	               "x.pipe:1:33: error: rank 0: `W` count is 2, wanted 3, as many as `I` [E0603]\n");
+	assert_summary("order { F*3 B*3 W }", one,
+	               "x.pipe:1:33: error: rank 0: `W` count is 1, wanted 0, as many as `I` [E0603]\n");
 	assert_summary("order { F*2 B*2 F.1*2 I.1 B.1*2 }", two,
 	               "x.pipe:1:43: error: rank 0: `B.1` and `I.1` count is 3, wanted m = 2 [E0603]\n");
-	assert_summary("order { F*2 B*2 F.1*2 I.1*2 W.0*2 }", two, "x.pipe:1:45: error: rank 0: `W.0` count is 2, wanted 0, as many as `I.0` [E0603]\n");
+	assert_summary("order { F*2 B*2 F.1*2 I.1*2 W.0*2 }", two,
+	               "x.pipe:1:45: error: rank 0: `W.0` count is 2, wanted 0, as many as `I.0` [E0603]\n");
 	assert_summary("order { }", one, "x.pipe:1:17: error: rank 0: `F` count is 0, wanted m = 3 [E0603]\n");
-	assert_summary("order { F0 F0 F1 B0 B1 B2 }", one,
-	               "x.pipe:1:28: error: rank 0: `F0` is listed twice [E0603]\n");
+	assert_summary("order { F0 F0 F1 B0 B1 B2 }", one, "x.pipe:1:28: error: rank 0: `F0` is listed twice [E0603]\n");
 }
 
 static void wrong_repeats(void **state)
@@ -175,7 +189,8 @@ static void wrong_repeats(void **state)
 	               "x.pipe:1:47: error: repeat count a + min(r, p) is -1 for rank 0 (a = -1, p = 2) [E0604]\n");
 	assert_summary("order for r { F*(m/3) B*m }", (struct shape){.p = 1, .v = 1, .m = 4},
 	               "x.pipe:1:33: error: repeat count must be whole, but 4 / 3 = 1.333333 (remainder 1) [E0202]\n");
-	assert_summary("order for r { F*n B*m }", (struct shape){.p = 1, .v = 1, .m = 4}, "x.pipe:1:33: error: unknown name `n` [E0110]\n");
+	assert_summary("order for r { F*n B*m }", (struct shape){.p = 1, .v = 1, .m = 4},
+	               "x.pipe:1:33: error: unknown name `n` [E0110]\n");
 	assert_summary("let a = b let b = a order for r { F*a B*m }", (struct shape){.p = 1, .v = 1, .m = 4},
 	               "x.pipe:1:21: error: `let a` depends on itself [E0107]\n");
 }
@@ -189,15 +204,21 @@ static void wrong_actions(void **state)
 	             "  --> x.pipe:1:39\n"
 	             " 1 | schedule mine { order for r { F*m B*m F.2 } }\n"
 	             "   |                                       ^^^\n");
-	assert_summary("order for r { F*m B.(0-1)*m }", one, "x.pipe:1:35: error: action `B.(0-1)`: rank 0 holds 1 chunk (0) [E0609]\n");
-	assert_summary("order { 1F0 | F*m B*m }", one, "x.pipe:1:25: error: stage 1 lives on rank 1, not on rank 0 [E0609]\n");
-	assert_summary("order { 7F0 | F*m B*m }", one, "x.pipe:1:25: error: stage 7 does not exist; there are 2 stages (0..1) [E0609]\n");
+	assert_summary("order for r { F*m B.(0-1)*m }", one,
+	               "x.pipe:1:35: error: action `B.(0-1)`: rank 0 holds 1 chunk (0) [E0609]\n");
+	assert_summary("order { 1F0 | F*m B*m }", one,
+	               "x.pipe:1:25: error: stage 1 lives on rank 1, not on rank 0 [E0609]\n");
+	assert_summary("order { 7F0 | F*m B*m }", one,
+	               "x.pipe:1:25: error: stage 7 does not exist; there are 2 stages (0..1) [E0609]\n");
 	assert_summary("order { F4 | F*m B*m }", one, "x.pipe:1:25: error: microbatch 4 is outside 0..3 (m = 4) [E0622]\n");
 	assert_summary("order { F99999999999999999999 | F*m B*m }", one,
 	               "x.pipe:1:25: error: microbatch 99999999999999999999 is outside 0..3 (m = 4) [E0622]\n");
-	assert_summary("order { F[0-1] | F*m B*m }", one, "x.pipe:1:25: error: microbatch -1 is outside 0..3 (m = 4) [E0622]\n");
-	assert_summary("order { 0F4 | F*m B*m }", one, "x.pipe:1:25: error: microbatch 4 is outside 0..3 (m = 4) [E0622]\n");
-	assert_summary("order { F0[1] | F*m B*m }", one, "x.pipe:1:25: error: `F0` has a number already; write either F3 or F[3] [E0621]\n");
+	assert_summary("order { F[0-1] | F*m B*m }", one,
+	               "x.pipe:1:25: error: microbatch -1 is outside 0..3 (m = 4) [E0622]\n");
+	assert_summary("order { 0F4 | F*m B*m }", one,
+	               "x.pipe:1:25: error: microbatch 4 is outside 0..3 (m = 4) [E0622]\n");
+	assert_summary("order { F0[1] | F*m B*m }", one,
+	               "x.pipe:1:25: error: `F0` has a number already; write either F3 or F[3] [E0621]\n");
 	assert_summary("order { G | F*m B*m }", one, "x.pipe:1:25: error: unknown action `G` [E0621]\n");
 	assert_summary("order { Fx | F*m B*m }", one, "x.pipe:1:25: error: unknown action `Fx` [E0621]\n");
 	assert_summary("order { R | F*m B*m }", one,
@@ -215,12 +236,13 @@ static void wrong_order(void **state)
 {
 	(void)state;
 	struct shape one = {.p = 1, .v = 1, .m = 2}, two = {.p = 2, .v = 1, .m = 2};
-	assert_wrong("order { F*2 W I*2 W }", one,
-	             "error[E0606]: rank 0: `W` comes before its `I`\n"
-	             "  --> x.pipe:1:29\n"
-	             " 1 | schedule mine { order { F*2 W I*2 W } }\n"
-	             "   |                             ^\n"
-	             "   = help: a W takes the oldest weight gradient that an earlier I of the rank has left; here none is left\n");
+	assert_wrong(
+	    "order { F*2 W I*2 W }", one,
+	    "error[E0606]: rank 0: `W` comes before its `I`\n"
+	    "  --> x.pipe:1:29\n"
+	    " 1 | schedule mine { order { F*2 W I*2 W } }\n"
+	    "   |                             ^\n"
+	    "   = help: a W takes the oldest weight gradient that an earlier I of the rank has left; here none is left\n");
 	assert_wrong("order { F0 F B*2 }", one,
 	             "error[E0607]: row mixes numbered (`F0`) and unnumbered (`F`) actions\n"
 	             "  --> x.pipe:1:28\n"
@@ -230,10 +252,14 @@ static void wrong_order(void **state)
 	             "   = help: number all actions of the row, or none\n");
 	assert_summary("order { F*m B*m }", two, "x.pipe:1:17: error: order has 1 row, wanted p = 2 [E0620]\n");
 	assert_summary("order { F*m B*m | F | F }", two, "x.pipe:1:17: error: order has 3 rows, wanted p = 2 [E0620]\n");
-	assert_summary("order for r { F*m B*m | }", two, "x.pipe:1:39: error: `|` separates rows and cannot stand inside one [E0620]\n");
-	assert_summary("order for r in 0..0 { F*m B*m }", two, "x.pipe:1:1: error: schedule `mine` has no row for rank 1 [E0620]\n");
-	assert_summary("order for r in 0..2 { F*m B*m }", two, "x.pipe:1:32: error: ranks 0..2 are not within 0..1 (p = 2) [E0620]\n");
-	assert_summary("order for r { F*m B*m } order for r in 1..1 { F*m B*m }", two, "x.pipe:1:41: error: rank 1 has a row already [E0620]\n");
+	assert_summary("order for r { F*m B*m | }", two,
+	               "x.pipe:1:39: error: `|` separates rows and cannot stand inside one [E0620]\n");
+	assert_summary("order for r in 0..0 { F*m B*m }", two,
+	               "x.pipe:1:1: error: schedule `mine` has no row for rank 1 [E0620]\n");
+	assert_summary("order for r in 0..2 { F*m B*m }", two,
+	               "x.pipe:1:32: error: ranks 0..2 are not within 0..1 (p = 2) [E0620]\n");
+	assert_summary("order for r { F*m B*m } order for r in 1..1 { F*m B*m }", two,
+	               "x.pipe:1:41: error: rank 1 has a row already [E0620]\n");
 	/* rows are judged one by one */
 	struct expanded x = expand_text("order { F B*m | F*m B }", two);
 	assert_int_equal(pp_diag_errors(x.diag), 2);
@@ -246,19 +272,25 @@ static void too_large(void **state)
 	(void)state;
 	struct shape one = {.p = 1, .v = 1, .m = 2};
 	static const char *const bodies[] = {
-		"order { F*9223372036854775807 B*2 }", "order { (F*1000000 B)*1000000000000 }", "order { _*9223372036854775807 }",
-		"order { ()*1000000000000 }", "order { for i in 0..9223372036854775807 { } }",
-		"order { for i in 0..1000000000 { for j in 0..1000000000 { F*0 } } }", "order { weave 1000000000000 {(F)*1000000} {(B)*100000000} }",
+	    "order { F*9223372036854775807 B*2 }",
+	    "order { (F*1000000 B)*1000000000000 }",
+	    "order { _*9223372036854775807 }",
+	    "order { ()*1000000000000 }",
+	    "order { for i in 0..9223372036854775807 { } }",
+	    "order { for i in 0..1000000000 { for j in 0..1000000000 { F*0 } } }",
+	    "order { weave 1000000000000 {(F)*1000000} {(B)*100000000} }",
 	};
 	for (size_t i = 0; i < sizeof bodies / sizeof bodies[0]; i++) {
 		struct expanded x = expand_text(bodies[i], one);
 		assert_false(x.ok);
-		assert_non_null(strstr(expanded_messages(&x, PP_DIAG_SHORT), "rank 0: this writes more actions than any row can have [E0623]"));
+		assert_non_null(strstr(expanded_messages(&x, PP_DIAG_SHORT),
+		                       "rank 0: this writes more actions than any row can have [E0623]"));
 		assert_int_equal(pp_diag_errors(x.diag), 1);
 		expanded_free(&x);
 	}
 	assert_summary("order for r { F*m B*m }", (struct shape){.p = 64, .v = 1, .m = 2147483647},
-	               "error: schedule is too large: 64 stages x 2147483647 microbatches are at least 274877906816 actions, 67108864 are possible "
+	               "error: schedule is too large: 64 stages x 2147483647 microbatches are at least 274877906816 "
+	               "actions, 67108864 are possible "
 	               "[E0623]\n");
 }
 
@@ -276,9 +308,37 @@ static void random_patterns(void **state)
 {
 	(void)state;
 	static const char *const words[] = {
-		"F", "F", "B", "B", "I", "W", "F*m", "B*m", "F.1", "B.1", "W.1", "F&B", "F0", "B1", "0F0", "1B0", "F[r]", "F[0..m-1]", "_", "(F B)*m",
-		"(F B)*(m-2)", "|", "weave 1 {F*m} {B*m}", "weave (m-p) {F*m B} {B}", "for c in 0..v-1 { F.c*m }", "for c in 0..v-1 { B.(v-1-c)*m }",
-		"for i in 0..m-1 { F[i] B[i] }", "F*1000000000000", "I*m", "W*m", "(I W)*m",
+	    "F",
+	    "F",
+	    "B",
+	    "B",
+	    "I",
+	    "W",
+	    "F*m",
+	    "B*m",
+	    "F.1",
+	    "B.1",
+	    "W.1",
+	    "F&B",
+	    "F0",
+	    "B1",
+	    "0F0",
+	    "1B0",
+	    "F[r]",
+	    "F[0..m-1]",
+	    "_",
+	    "(F B)*m",
+	    "(F B)*(m-2)",
+	    "|",
+	    "weave 1 {F*m} {B*m}",
+	    "weave (m-p) {F*m B} {B}",
+	    "for c in 0..v-1 { F.c*m }",
+	    "for c in 0..v-1 { B.(v-1-c)*m }",
+	    "for i in 0..m-1 { F[i] B[i] }",
+	    "F*1000000000000",
+	    "I*m",
+	    "W*m",
+	    "(I W)*m",
 	};
 	static const enum pp_place places[] = {PP_PLACE_LOOP, PP_PLACE_V, PP_PLACE_LINEAR};
 	uint32_t seed = 11, accepted = 0;
@@ -290,7 +350,9 @@ static void random_patterns(void **state)
 			length += (size_t)snprintf(body + length, sizeof body - length, "%s ", word);
 		}
 		snprintf(body + length, sizeof body - length, "}");
-		struct shape shape = {.p = 1 + next_random(&seed) % 3, .v = 1 + next_random(&seed) % 2, .m = 1 + next_random(&seed) % 3,
+		struct shape shape = {.p = 1 + next_random(&seed) % 3,
+		                      .v = 1 + next_random(&seed) % 2,
+		                      .m = 1 + next_random(&seed) % 3,
 		                      .place = places[next_random(&seed) % 3]};
 		struct expanded x = expand_text(body, shape);
 		assert_int_equal(x.ok, pp_diag_ok(x.diag));
@@ -305,10 +367,19 @@ static void random_patterns(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(rows_and_numbers), cmocka_unit_test(split_backward), cmocka_unit_test(zero_bubble_rows), cmocka_unit_test(chunks),
-		cmocka_unit_test(weaves), cmocka_unit_test(pairs), cmocka_unit_test(interleaved_row_is_the_library_one),
-		cmocka_unit_test(wrong_counts), cmocka_unit_test(wrong_repeats), cmocka_unit_test(wrong_actions), cmocka_unit_test(wrong_order),
-		cmocka_unit_test(too_large), cmocka_unit_test(random_patterns),
+	    cmocka_unit_test(rows_and_numbers),
+	    cmocka_unit_test(split_backward),
+	    cmocka_unit_test(zero_bubble_rows),
+	    cmocka_unit_test(chunks),
+	    cmocka_unit_test(weaves),
+	    cmocka_unit_test(pairs),
+	    cmocka_unit_test(interleaved_row_is_the_library_one),
+	    cmocka_unit_test(wrong_counts),
+	    cmocka_unit_test(wrong_repeats),
+	    cmocka_unit_test(wrong_actions),
+	    cmocka_unit_test(wrong_order),
+	    cmocka_unit_test(too_large),
+	    cmocka_unit_test(random_patterns),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
