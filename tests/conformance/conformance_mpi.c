@@ -61,6 +61,8 @@ static int run_mode(struct pp_endpoint *endpoint, size_t number)
 	}
 	uint32_t rank = pp_mpi_rank(endpoint);
 	struct pp_test_result mpi = pp_test_run_rank(&run, rank, endpoint);
+	if (mpi.device)
+		pp_device_null.destroy(mpi.device);
 	struct pp_test_result *loop = calloc(sample.ranks, sizeof *loop);
 	run.transport = &pp_transport_loop;
 	run.jitter = 0;

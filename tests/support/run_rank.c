@@ -38,17 +38,16 @@ struct pp_test_result pp_test_run_rank(const struct pp_test_run *run, uint32_t r
 	if (!interp.device || !pp_interp_open(&interp, &result.status))
 		return result;
 	bool ran = run_steps(run, &interp, &result.status);
-	/* Nobody frees memory that another rank may still be copying to. */
 	struct pp_status ignored;
 	if (!interp.lost)
 		pp_transport_exchange(run->transport, endpoint, watch, "finishing", NULL, NULL, 0, ran ? &result.status : &ignored);
 	result.ok = ran;
+	result.device = interp.device;
 	const char *first;
 	result.errors = pp_device_null_errors(interp.device, &first);
 	snprintf(result.first, sizeof result.first, "%s", first);
 	result.digest = pp_device_null_digest(interp.device);
 	pp_interp_close(&interp);
-	pp_device_null.destroy(interp.device);
 	return result;
 }
 
@@ -83,6 +82,11 @@ void pp_test_run_loop(const struct pp_test_run *run, struct pp_test_result *resu
 	for (uint32_t rank = 0; rank < ranks; rank++) {
 		pthread_join(threads[rank], NULL);
 		results[rank] = jobs[rank].result;
+	}
+	for (uint32_t rank = 0; rank < ranks; rank++) {
+		if (results[rank].device)
+			pp_device_null.destroy(results[rank].device);
+		results[rank].device = NULL;
 	}
 	pp_loop_destroy(loop);
 	free(jobs);

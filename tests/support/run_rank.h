@@ -22,9 +22,10 @@ struct pp_test_result {
 	unsigned errors;
 	char first[160];
 	uint64_t digest;
+	struct pp_device *device; /* until all ranks have stopped: others may still be copying to it */
 };
 
-/* Run a rank over an endpoint that the caller made. */
+/* Run a rank over an endpoint that the caller made. The caller destroys the result's device. */
 struct pp_test_result pp_test_run_rank(const struct pp_test_run *run, uint32_t rank, struct pp_endpoint *endpoint);
 
 /* Run all ranks as threads. results[ranks]. */
