@@ -55,7 +55,8 @@ struct pp_endpoint {
 	uint32_t channel_count;
 	struct pending_coll *colls;
 	uint32_t coll_count;
-	const void *mine; /* of the present exchange */
+	void *mine; /* of the present exchange: a copy, so that a rank that gives up takes nothing away */
+	size_t mine_capacity;
 	void *all;
 	size_t bytes;
 	uint64_t exchanges; /* begun */
@@ -285,7 +286,19 @@ static enum pp_progress test_coll(struct pp_endpoint *endpoint, uint32_t id)
 
 static void exchange(struct pp_endpoint *endpoint, const void *mine, void *all, size_t bytes)
 {
-	endpoint->mine = mine;
+	if (atomic_load(&endpoint->loop->failed))
+		return;
+	if (bytes > endpoint->mine_capacity) {
+		void *grown = realloc(endpoint->mine, bytes);
+		if (!grown) {
+			give_up(endpoint, "out of memory");
+			return;
+		}
+		endpoint->mine = grown;
+		endpoint->mine_capacity = bytes;
+	}
+	if (bytes)
+		memcpy(endpoint->mine, mine, bytes);
 	endpoint->all = all;
 	endpoint->bytes = bytes;
 	endpoint->copied = false;
@@ -298,6 +311,8 @@ static enum pp_progress test_exchange(struct pp_endpoint *endpoint)
 {
 	struct pp_loop *loop = endpoint->loop;
 	uint64_t wanted = endpoint->exchanges * loop->program->ranks;
+	if (atomic_load(&loop->failed))
+		return PP_FAILED;
 	poll(endpoint);
 	if (!endpoint->copied && atomic_load(&loop->arrived) >= wanted) {
 		for (uint32_t rank = 0; rank < loop->program->ranks && endpoint->bytes; rank++)
@@ -399,6 +414,7 @@ void pp_loop_destroy(struct pp_loop *loop)
 	for (uint32_t rank = 0; loop->endpoints && rank < program->ranks; rank++) {
 		free(loop->endpoints[rank].channels);
 		free(loop->endpoints[rank].colls);
+		free(loop->endpoints[rank].mine);
 	}
 	free(loop->channels);
 	free(loop->groups);
