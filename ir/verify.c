@@ -36,7 +36,8 @@ static uint32_t awaited(const struct pp_proof *proof, uint32_t rank, const struc
 {
 	uint32_t channel = wait->a[0], sequence = wait->a[1];
 	int end = pp_proof_end(proof, rank, channel);
-	if (!proof->posts[end] || sequence >= proof->first_message[channel + 1] - proof->first_message[channel])
+	bool ours = end == PP_SEND_END || proof->program->channels[channel].destination == rank;
+	if (!ours || sequence >= proof->first_message[channel + 1] - proof->first_message[channel])
 		return PP_NULL;
 	uint32_t post = proof->posts[end][proof->first_message[channel] + sequence];
 	return post < proof->named->streams[rank].count ? post : PP_NULL;

@@ -203,9 +203,9 @@ static bool read_aux(struct flow *f, const struct pp_instr *instr, uint32_t slot
 	if (!loads(f, instr->stage))
 		return must_be_null(f, slot);
 	if (slot == PP_NULL) {
-		if (!(f->needs_aux[instr->stage] >> phase & 1))
+		if (phase != PP_PHASE_F && !(f->needs_aux[instr->stage] >> phase & 1))
 			return true;
-		flow_error(f, "V5", "has no `aux`, but its body reads the tokens or labels of the microbatch");
+		flow_error(f, "V5", "has no `aux`, but it reads the tokens or labels of the microbatch");
 		return false;
 	}
 	if (!holds(f, slot, CLASS_AUX, HOLDS_DATA, instr->stage, instr->mb))
@@ -466,11 +466,12 @@ static bool pair_independent(struct flow *f)
 		return false;
 	}
 	const struct pp_instr *second = &stream->items[next];
-	bool both_add = first->op != PP_OP_FWD && second->op != PP_OP_FWD && first->stage == second->stage;
-	for (int i = 0; i < 4; i++)
-		for (int j = 0; j < 4; j++)
-			both_add |= first->a[i] != PP_NULL && first->a[i] == second->a[j];
-	if (!both_add)
+	bool meet = first->op != PP_OP_FWD && second->op != PP_OP_FWD && first->stage == second->stage;
+	int operands = first->op == PP_OP_BWDW ? 2 : 4, others = second->op == PP_OP_BWDW ? 2 : 4;
+	for (int i = 0; i < operands; i++)
+		for (int j = 0; j < others; j++)
+			meet |= first->a[i] != PP_NULL && first->a[i] == second->a[j];
+	if (!meet)
 		return true;
 	struct pp_message *message =
 	    flow_error(f, "V5", "may overlap the next compute op, but both use the same slot or gradients");

@@ -150,6 +150,16 @@ static bool gradient_complete(struct pp_grad *g, uint32_t slot, uint32_t tensor)
 /* ---- instructions of the tail
  * ----------------------------------------------------------------------------------------- */
 
+/* What `clip` has seen is what is reported: losses stay as they are after it. */
+static bool losses_open(const struct pp_grad *g, enum pp_slot_class class)
+{
+	if (class != PP_SLOT_LOSSES || g->clipped[g->rank] == PP_NULL)
+		return true;
+	struct pp_message *message = grad_error(g, "changes the losses after `clip`");
+	pp_proof_also(g->proof, message, g->rank, g->clipped[g->rank], "used them");
+	return false;
+}
+
 static bool zero(struct pp_grad *g, const struct pp_instr *instr)
 {
 	uint32_t slot = instr->a[0],
@@ -159,7 +169,7 @@ static bool zero(struct pp_grad *g, const struct pp_instr *instr)
 		                              pp_proof_slot(g->proof, g->rank, slot)));
 		return false;
 	}
-	if (!not_in_flight(g, slot))
+	if (!not_in_flight(g, slot) || !losses_open(g, (enum pp_slot_class) class))
 		return false;
 	struct pp_sum *sum = &g->sum[g->rank][slot];
 	if (class == PP_SLOT_LOSSES && sum->defined && sum->writer == PP_NULL) {
@@ -253,7 +263,7 @@ void pp_grad_wake(struct pp_grad *g, uint32_t rank)
 /* The members of a pp group put in parts of one sum; on a symbolic axis all coordinates run this same stream. */
 static bool post(struct pp_grad *g, const struct pp_instr *instr, uint32_t joint)
 {
-	if (!sums_whole_slot(g, instr) || !not_in_flight(g, instr->a[3]))
+	if (!sums_whole_slot(g, instr) || !not_in_flight(g, instr->a[3]) || !losses_open(g, slot_of(g, instr->a[3])->class))
 		return false;
 	struct pp_sum *source = read_sum(g, instr->a[2]), *target = &g->sum[g->rank][instr->a[3]];
 	if (!source)
@@ -391,6 +401,26 @@ static bool moments_fit(const struct pp_grad *g, const struct pp_instr *instr, u
 	return false;
 }
 
+/* A tensor without weight decay uses a row without; one with decay a row with, if there is any. */
+static bool decays_as_told(const struct pp_grad *g, const struct pp_instr *instr, uint32_t tensor)
+{
+	const struct pp_train *train = &g->proof->program->train;
+	bool wanted = false;
+	if (instr->mb >= train->hyper_count) {
+		grad_error(g, pp_arena_printf(g->proof->arena, "uses row h%" PRIu32 ", the program has %" PRIu32 " rows",
+		                              instr->mb, train->hyper_count));
+		return false;
+	}
+	for (uint32_t h = 0; h < train->hyper_count && g->proof->program->tensors[tensor].decay; h++)
+		wanted |= train->hypers[h].weight_decay != 0;
+	if ((train->hypers[instr->mb].weight_decay != 0) == wanted)
+		return true;
+	grad_error(g, pp_arena_printf(g->proof->arena, "uses row h%" PRIu32 ", whose weight decay is %g, for %s, which %s",
+	                              instr->mb, train->hypers[instr->mb].weight_decay, pp_grad_tensor_text(g, tensor),
+	                              wanted ? "decays" : "does not decay"));
+	return false;
+}
+
 static bool same_rule(struct pp_grad *g, const struct pp_instr *instr, uint32_t tensor)
 {
 	struct pp_update *first = &g->first_update[tensor];
@@ -400,6 +430,8 @@ static bool same_rule(struct pp_grad *g, const struct pp_instr *instr, uint32_t 
 		                           pp_optimizer_name[g->proof->program->train.optimizer]));
 		return false;
 	}
+	if (!decays_as_told(g, instr, tensor))
+		return false;
 	if (first->rank == PP_NULL)
 		*first = (struct pp_update){g->rank, g->at};
 	const struct pp_instr *other = pp_proof_instr(g->proof, first->rank, first->instr);

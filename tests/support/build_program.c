@@ -481,6 +481,7 @@ static struct builder begin(struct pp_arena *arena, const struct pp_schedule *sc
 	program->programs[0] =
 	    (struct pp_named_program){.name = "train", .streams = PP_NEW_ARRAY(arena, struct pp_stream, p)};
 	program->train.hypers = PP_NEW_ARRAY(arena, struct pp_hyper, 2);
+	program->train.hypers[0].weight_decay = 0.1;
 	program->train.hyper_count = 2;
 	b.lists = PP_NEW_ARRAY(arena, struct channel_list, 2 * (size_t)schedule->stages);
 	size_t **sizes[] = {&b.stream_capacity, &b.slot_capacity,  &b.out_count, &b.out_capacity, &b.out_head,
@@ -529,6 +530,12 @@ struct pp_program *build_copy(struct pp_arena *arena, const struct pp_program *p
 	struct pp_program *copy = PP_NEW(arena, struct pp_program);
 	*copy = *program;
 	copy->arena = arena;
+	copy->rank = PP_NEW_ARRAY(arena, struct pp_rank, program->ranks);
+	for (uint32_t r = 0; r < program->ranks; r++) {
+		copy->rank[r] = program->rank[r];
+		copy->rank[r].slots = PP_NEW_ARRAY(arena, struct pp_slot, program->rank[r].slot_count);
+		memcpy(copy->rank[r].slots, program->rank[r].slots, program->rank[r].slot_count * sizeof(struct pp_slot));
+	}
 	copy->programs = PP_NEW_ARRAY(arena, struct pp_named_program, program->program_count);
 	for (uint32_t i = 0; i < program->program_count; i++) {
 		copy->programs[i].name = program->programs[i].name;

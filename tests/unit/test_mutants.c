@@ -1,0 +1,174 @@
+/* Mutation testing of the verifier: a changed program is rejected, or an independent oracle (support/oracle.h) finds
+ * that it computes the same. Seeded and reproducible; what survives with equal provenance is counted and listed. */
+#include "support/mutate.h"
+#include "support/oracle.h"
+#include "support/verify_fixture.h"
+
+#include "codegen/plan_memory.h"
+#include "lowering_fixture.h"
+
+enum { MUTANTS = 24, INTERLEAVINGS = 3, LISTED = 3, LOWERED = 8, SAMPLES = 20 + LOWERED };
+
+struct sample {
+	const char *name;
+	const struct pp_program *program;
+	uint64_t expected;
+};
+
+struct tally {
+	uint32_t made, rejected, equal;
+};
+
+/* Where the two differ, NULL: nowhere. */
+static const char *mutant_text(struct bench *b, const struct pp_program *before, const struct pp_program *after)
+{
+	for (uint32_t r = 0; r < before->ranks; r++) {
+		const struct pp_stream *x = &before->programs[0].streams[r], *y = &after->programs[0].streams[r];
+		for (uint32_t i = 0; i < x->count || i < y->count; i++)
+			if (i >= x->count || i >= y->count || memcmp(&x->items[i], &y->items[i], sizeof x->items[i]))
+				return pp_arena_printf(b->arena, "rank %u instruction %u (%s)", r, i,
+				                       i < x->count ? pp_op_table[x->items[i].op].mnemonic : "end");
+		for (uint32_t i = 0; i < before->rank[r].slot_count; i++)
+			if (before->rank[r].slots[i].offset != after->rank[r].slots[i].offset)
+				return pp_arena_printf(b->arena, "rank %u offset of slot %u", r, i);
+	}
+	return NULL;
+}
+
+/* A random schedule through the compiler's own lowering and memory plan: values share bytes. */
+static const struct pp_program *lowered(struct world *w, uint64_t seed)
+{
+	*w = make_world(seed);
+	draw_schedule(w, 4, 5, 2);
+	draw_program(w);
+	lower(w);
+	assert_true(pp_plan_memory(&w->program, w->diag));
+	return &w->program;
+}
+
+/* All samples: both with and without a step tail, placed or not, every family, and random schedules. */
+static uint32_t make_samples(struct pp_arena *arena, struct world *worlds, struct sample *samples)
+{
+	uint32_t count = 0;
+	for (uint32_t trains = 0; trains < 2; trains++) {
+		struct build_options options = {.trains = trains, .placed = true, .depth = 2};
+		samples[count++] =
+		    (struct sample){.name = "gpipe", .program = build_program(arena, build_gpipe(arena, 3, 4), &options)};
+		samples[count++] =
+		    (struct sample){.name = "1f1b", .program = build_program(arena, build_1f1b(arena, 4, 6), &options)};
+		samples[count++] =
+		    (struct sample){.name = "zb_h1", .program = build_program(arena, build_zb_h1(arena, 3, 5), &options)};
+		samples[count++] = (struct sample){
+		    .name = "interleaved", .program = build_program(arena, build_interleaved(arena, 2, 2, 4), &options)};
+		samples[count++] =
+		    (struct sample){.name = "one rank", .program = build_program(arena, build_1f1b(arena, 1, 3), &options)};
+	}
+	for (uint64_t seed = 1; seed <= 10; seed++) {
+		uint64_t random = seed;
+		struct build_options options = {.trains = seed % 3 != 0, .placed = seed % 2, .depth = 1 + (uint32_t)(seed % 3)};
+		samples[count++] =
+		    (struct sample){.name = "random", .program = build_program(arena, build_random(arena, &random), &options)};
+	}
+	for (uint32_t i = 0; i < LOWERED; i++)
+		samples[count++] = (struct sample){.name = "lowered", .program = lowered(&worlds[i], i + 1)};
+	for (uint32_t i = 0; i < count; i++)
+		assert_true(oracle_run(samples[i].program, 1, &samples[i].expected));
+	return count;
+}
+
+static bool same_provenance(const struct sample *sample, const struct pp_program *mutant)
+{
+	for (uint64_t seed = 1; seed <= INTERLEAVINGS; seed++) {
+		uint64_t found;
+		if (!oracle_run(mutant, seed, &found) || found != sample->expected)
+			return false;
+	}
+	return true;
+}
+
+static void try_mutant(const struct sample *sample, enum mutation kind, uint64_t *seed, struct tally *tally)
+{
+	struct bench b = bench_begin();
+	struct pp_program *mutant = build_copy(b.arena, sample->program);
+	if (mutate(mutant, kind, seed) && mutant_text(&b, sample->program, mutant)) {
+		tally->made++;
+		if (!pp_verify(mutant, &b.stamp, b.diag)) {
+			tally->rejected++;
+		} else if (same_provenance(sample, mutant)) {
+			if (tally->equal++ < LISTED)
+				printf("    survives with equal provenance: %s of %s: %s\n", mutation_name[kind], sample->name,
+				       mutant_text(&b, sample->program, mutant));
+		} else {
+			fail_msg("accepted, but computes something else: %s of %s: %s", mutation_name[kind], sample->name,
+			         mutant_text(&b, sample->program, mutant));
+		}
+	}
+	bench_end(&b);
+}
+
+static void oracle_agrees_with_itself(void **state)
+{
+	(void)state;
+	struct pp_arena *arena = pp_arena_create(NULL);
+	struct sample samples[SAMPLES];
+	struct world worlds[LOWERED];
+	uint32_t count = make_samples(arena, worlds, samples);
+	for (uint32_t i = 0; i < count; i++)
+		assert_true(same_provenance(&samples[i], samples[i].program));
+	for (uint32_t i = 0; i < LOWERED; i++)
+		end_world(&worlds[i]);
+	pp_arena_destroy(arena);
+}
+
+static void mutants_are_rejected_or_equal(void **state)
+{
+	(void)state;
+	struct pp_arena *arena = pp_arena_create(NULL);
+	struct sample samples[SAMPLES];
+	struct world worlds[LOWERED];
+	uint32_t count = make_samples(arena, worlds, samples);
+	for (int kind = 0; kind < MUTATION_COUNT; kind++) {
+		struct tally tally = {0};
+		for (uint32_t i = 0; i < count; i++) {
+			uint64_t seed = 1000 * (uint64_t)kind + i;
+			for (int n = 0; n < MUTANTS; n++)
+				try_mutant(&samples[i], (enum mutation)kind, &seed, &tally);
+		}
+		printf("  %-18s %5u mutants: %5u rejected, %4u of equal provenance\n", mutation_name[kind], tally.made,
+		       tally.rejected, tally.equal);
+		assert_true(tally.made >= 20);
+	}
+	for (uint32_t i = 0; i < LOWERED; i++)
+		end_world(&worlds[i]);
+	pp_arena_destroy(arena);
+}
+
+/* The oracle must see what matters: most changes that the verifier rejects do change the provenance. */
+static void oracle_sees_dropped_instructions(void **state)
+{
+	(void)state;
+	struct pp_arena *arena = pp_arena_create(NULL);
+	struct build_options options = {.trains = true, .placed = true};
+	struct sample sample = {.program = build_program(arena, build_1f1b(arena, 2, 2), &options)};
+	assert_true(oracle_run(sample.program, 1, &sample.expected));
+	for (uint32_t r = 0; r < 2; r++)
+		for (uint32_t i = 0; i < sample.program->programs[0].streams[r].count; i++) {
+			struct pp_program *mutant = build_copy(arena, sample.program);
+			struct pp_stream *stream = &mutant->programs[0].streams[r];
+			memmove(&stream->items[i], &stream->items[i + 1], (stream->count - i - 1) * sizeof *stream->items);
+			stream->count--;
+			assert_false(same_provenance(&sample, mutant) &&
+			             sample.program->programs[0].streams[r].items[i].op != PP_OP_ZERO);
+		}
+	pp_arena_destroy(arena);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(oracle_agrees_with_itself),
+	    cmocka_unit_test(oracle_sees_dropped_instructions),
+	    cmocka_unit_test(mutants_are_rejected_or_equal),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
