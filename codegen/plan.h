@@ -15,9 +15,19 @@ struct pp_lifetime {
 };
 
 /* plan_place.c: give each lifetime an offset; those that overlap in time do not overlap in bytes. `items` are sorted by
- * `first`; no `last` exceeds `horizon`. False: more bytes than 64 bits count; else *height := bytes used. */
-bool pp_plan_place(struct pp_arena *scratch, struct pp_lifetime *items, uint32_t count, uint64_t horizon,
+ * `first`; no `last` reaches `horizon`; `live` is the largest sum of bytes at one position. False: more bytes than 64
+ * bits count; else *height := bytes used. */
+bool pp_plan_place(struct pp_arena *scratch, struct pp_lifetime *items, uint32_t count, uint64_t horizon, uint64_t live,
                    uint64_t *height);
+
+/* plan_lanes.c: columns by size. Sizes of at least `permille` of the largest of their class share its columns (1000:
+ * equal sizes only). Places begin at *top; *top := end of the highest one. */
+bool pp_plan_lanes(struct pp_arena *scratch, struct pp_lifetime *items, uint32_t count, uint64_t horizon,
+                   uint64_t permille, uint64_t *top);
+
+/* plan_fit.c: the lowest free bytes for each, in the order of `items`. False: too many overlap, or too high. */
+bool pp_plan_fit(struct pp_arena *scratch, struct pp_lifetime **items, uint32_t count, uint64_t horizon,
+                 uint64_t *height);
 
 /* Where the posts of the streams of one named program keep their bytes: the slot of message q of channel c is
  * [base[c] + q]; PP_NULL where the source or destination rank of the channel posts none. */

@@ -282,7 +282,7 @@ static bool place_values(struct rank_plan *rank, uint64_t base, uint64_t *top)
 		if (!rank->table->slots[rank->lifetimes[i].slot].placed)
 			wanted[count++] = rank->lifetimes[i];
 	uint64_t height;
-	if (!pp_plan_place(rank->scratch, wanted, count, rank->horizon, &height) ||
+	if (!pp_plan_place(rank->scratch, wanted, count, rank->horizon, rank->table->live_bytes, &height) ||
 	    __builtin_add_overflow(base, height, top))
 		return false;
 	for (uint32_t i = 0; i < count; i++) {

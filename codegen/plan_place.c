@@ -1,424 +1,150 @@
-/* Place lifetimes in an arena, large sizes first.
+/* Choose how to place the lifetimes of a rank.
  *
- * All lifetimes of one size form a class; a class of a smaller size fills the idle times that larger ones left, cut to
- * its size, and opens new columns for the rest. Within a class lifetimes are taken in the order of their start, each in
- * the place that is idle for the shortest sufficient time; so a single class uses exactly as many columns as live at
- * once. Taking lifetimes in order of time over all sizes would be the wrong allocator: large values would find the
- * arena cut up by small ones.
- *
- * O(n log n) in the number of lifetimes for each of at most CLASSES_MAX classes. */
+ * Columns by size (plan_lanes.c) are exact for equal sizes and near the bound of live bytes where small values
+ * accompany large ones. Stashes of two slightly different sizes that take turns defeat them: each size gets the columns
+ * of its own peak. So when columns stay above the bound, two more ways are tried: near sizes share columns; and the
+ * large values are placed at the lowest free bytes (plan_fit.c) in several orders, the small ones in columns on top.
+ * The lowest arena wins, the earlier way on a tie. */
 #include "plan.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* More distinct sizes than this are rounded up to the largest of their neighbours. */
-enum { CLASSES_MAX = 64 };
+/* So near the bound no other way is tried. */
+enum { CLOSE_PERMILLE = 10 };
 
-/* A free rectangle: bytes [offset, offset + height) over positions [first, last]. */
-struct space {
-	uint64_t offset, height, first, last;
-};
+/* Values of at least a quarter of the largest size are large. */
+enum { LARGE_SHARE = 4 };
 
-/* A place one value high, in a space or a column of its own. */
-struct lane {
-	uint64_t offset;
-	uint64_t free_from; /* position from which it is idle */
-	uint32_t home;      /* index of its space in `homes`, or COLUMN */
-	uint32_t next;      /* in the list of free lanes */
-};
+/* With few values more orders are tried, and each is improved: what reaches the top goes ahead in it. */
+enum { ORDERS_COUNT_MAX = 2048, ROUNDS = 8, ROUNDS_COUNT_MAX = 512 };
 
-#define COLUMN UINT32_MAX
-#define NONE UINT32_MAX
-
-/* A space that lanes are cut from, for the class at hand. */
-struct home {
-	struct space space;
-	uint64_t cut;   /* lanes cut so far */
-	uint64_t lanes; /* that can be cut */
-	uint32_t free;  /* list of lanes */
-};
-
-struct busy {
-	uint64_t last;
-	uint32_t lane;
-	uint8_t class;
-};
-
-struct placer {
+struct chooser {
 	struct pp_arena *scratch;
+	struct pp_lifetime *items, *best;
+	uint32_t count;
 	uint64_t horizon;
-	uint64_t top;                /* height so far */
-	uint64_t smallest, shortest; /* of lifetimes of the classes to come: spaces below them are not worth keeping */
-	struct space *spaces;
-	size_t space_count, space_capacity;
-	/* of the class at hand: */
-	uint64_t bytes;
-	struct home *homes; /* sorted by end */
-	uint32_t home_count;
-	uint32_t *by_start; /* homes sorted by start */
-	uint64_t *open;     /* bitmap over homes: has begun and a lane is free */
-	struct lane *lanes;
-	size_t lane_count, lane_capacity;
-	uint32_t free_columns[PP_SLOT_CLASS_COUNT]; /* lists of idle columns, by class of their last value */
-	struct busy *heap;
-	uint32_t heap_count;
+	uint64_t height; /* of the best so far */
 };
 
-/* ---- spaces ------------------------------------------------------------------------------------------------- */
-
-static void keep_space(struct placer *placer, struct space space)
+static void keep_if_lower(struct chooser *chooser, uint64_t height)
 {
-	if (space.first > space.last || space.height < placer->smallest || space.last - space.first + 1 < placer->shortest)
+	if (height >= chooser->height)
 		return;
-	*PP_PUSH(placer->scratch, &placer->spaces, &placer->space_count, &placer->space_capacity, struct space) = space;
+	chooser->height = height;
+	memcpy(chooser->best, chooser->items, chooser->count * sizeof *chooser->best);
 }
 
-static int compare_ends(const void *left, const void *right)
+static void try_columns(struct chooser *chooser, uint64_t permille)
 {
-	const struct home *a = left, *b = right;
-	if (a->space.last != b->space.last)
-		return a->space.last < b->space.last ? -1 : 1;
-	if (a->space.first != b->space.first)
-		return a->space.first < b->space.first ? -1 : 1;
-	return a->space.offset < b->space.offset ? -1 : a->space.offset > b->space.offset;
+	uint64_t height = 0;
+	if (pp_plan_lanes(chooser->scratch, chooser->items, chooser->count, chooser->horizon, permille, &height))
+		keep_if_lower(chooser, height);
 }
-
-struct start {
-	uint64_t first;
-	uint32_t home;
-};
 
 static int compare_starts(const void *left, const void *right)
 {
-	const struct start *a = left, *b = right;
+	const struct pp_lifetime *a = *(struct pp_lifetime *const *)left, *b = *(struct pp_lifetime *const *)right;
 	if (a->first != b->first)
 		return a->first < b->first ? -1 : 1;
-	return a->home < b->home ? -1 : a->home > b->home;
+	return a->slot < b->slot ? -1 : a->slot > b->slot;
 }
 
-/* Spaces high enough become homes; the others are kept for smaller classes. */
-static void open_class(struct placer *placer, uint64_t bytes)
+static int compare_sizes(const void *left, const void *right)
 {
-	placer->bytes = bytes;
-	placer->homes = PP_NEW_ARRAY(placer->scratch, struct home, placer->space_count);
-	placer->home_count = 0;
-	struct space *spaces = placer->spaces;
-	size_t count = placer->space_count;
-	placer->spaces = NULL;
-	placer->space_count = placer->space_capacity = 0;
-	for (size_t i = 0; i < count; i++) {
-		if (spaces[i].height >= bytes)
-			placer->homes[placer->home_count++] =
-			    (struct home){.space = spaces[i], .lanes = spaces[i].height / bytes, .free = NONE};
-		else
-			keep_space(placer, spaces[i]);
-	}
-	qsort(placer->homes, placer->home_count, sizeof *placer->homes, compare_ends);
-	struct start *starts = PP_NEW_ARRAY(placer->scratch, struct start, placer->home_count);
-	for (uint32_t i = 0; i < placer->home_count; i++)
-		starts[i] = (struct start){placer->homes[i].space.first, i};
-	qsort(starts, placer->home_count, sizeof *starts, compare_starts);
-	placer->by_start = PP_NEW_ARRAY(placer->scratch, uint32_t, placer->home_count);
-	for (uint32_t i = 0; i < placer->home_count; i++)
-		placer->by_start[i] = starts[i].home;
-	placer->lane_count = 0;
-	placer->heap_count = 0;
-	memset(placer->free_columns, 0xff, sizeof placer->free_columns);
+	const struct pp_lifetime *a = *(struct pp_lifetime *const *)left, *b = *(struct pp_lifetime *const *)right;
+	if (a->bytes != b->bytes)
+		return a->bytes > b->bytes ? -1 : 1;
+	return compare_starts(left, right);
 }
 
-/* What lanes and homes leave idle goes to smaller classes. */
-static void close_class(struct placer *placer)
+static int compare_lengths(const void *left, const void *right)
 {
-	for (size_t i = 0; i < placer->lane_count; i++) {
-		const struct lane *lane = &placer->lanes[i];
-		uint64_t last = lane->home == COLUMN ? placer->horizon : placer->homes[lane->home].space.last;
-		keep_space(placer, (struct space){lane->offset, placer->bytes, lane->free_from, last});
-	}
-	for (uint32_t i = 0; i < placer->home_count; i++) {
-		struct space rest = placer->homes[i].space;
-		rest.offset += placer->homes[i].cut * placer->bytes;
-		rest.height -= placer->homes[i].cut * placer->bytes;
-		keep_space(placer, rest);
-	}
+	const struct pp_lifetime *a = *(struct pp_lifetime *const *)left, *b = *(struct pp_lifetime *const *)right;
+	if (a->last - a->first != b->last - b->first)
+		return a->last - a->first > b->last - b->first ? -1 : 1;
+	return compare_sizes(left, right);
 }
 
-/* ---- homes with a free lane, by end: a bitmap with summaries ---------------------------------------------------- */
-
-/* Level 0 has a bit per home; a bit of level k + 1 says that a word of level k is not 0. Levels follow each other. */
-static uint32_t words_for(uint32_t bits)
+/* Take the first one that reaches the top out of the order and put it further ahead: at a place drawn by `seed`. */
+static void move_top(struct pp_lifetime **order, uint64_t height, uint64_t *seed)
 {
-	return bits / 64 + 1;
+	uint32_t top = 0;
+	while (order[top]->offset + order[top]->bytes != height)
+		top++;
+	*seed = *seed * 6364136223846793005u + 1442695040888963407u;
+	uint32_t to = top ? (uint32_t)((*seed >> 33) % top) : 0;
+	struct pp_lifetime *moved = order[top];
+	memmove(&order[to + 1], &order[to], (top - to) * sizeof(struct pp_lifetime *));
+	order[to] = moved;
 }
 
-static void make_bitmap(struct placer *placer)
+/* The lowest of several rounds; the offsets of `large` are those of the best round. */
+static bool fit_large(struct chooser *chooser, struct pp_lifetime **large, uint32_t count, uint64_t *best)
 {
-	size_t words = 0;
-	uint32_t bits = placer->home_count;
-	do {
-		words += words_for(bits);
-		bits = words_for(bits);
-	} while (bits > 1);
-	placer->open = PP_NEW_ARRAY(placer->scratch, uint64_t, words);
-}
-
-static void set_open(struct placer *placer, uint32_t home)
-{
-	uint64_t *level = placer->open;
-	for (uint32_t bits = placer->home_count, at = home;; bits = words_for(bits), at /= 64) {
-		level[at / 64] |= 1ull << at % 64;
-		level += words_for(bits);
-		if (words_for(bits) == 1)
-			return;
-	}
-}
-
-static void clear_open(struct placer *placer, uint32_t home)
-{
-	uint64_t *level = placer->open;
-	for (uint32_t bits = placer->home_count, at = home;; bits = words_for(bits), at /= 64) {
-		level[at / 64] &= ~(1ull << at % 64);
-		if (level[at / 64] || words_for(bits) == 1)
-			return;
-		level += words_for(bits);
-	}
-}
-
-/* The first open home at or behind `from`, or NONE. */
-static uint32_t find_open(const struct placer *placer, uint32_t from)
-{
-	const uint64_t *levels[8];
-	uint32_t count = 0, at = from, bits = placer->home_count;
-	levels[0] = placer->open;
-	for (;;) {
-		if (at / 64 >= words_for(bits))
-			return NONE;
-		uint64_t word = levels[count][at / 64] & ~0ull << at % 64;
-		if (word) {
-			at = at / 64 * 64 + (uint32_t)__builtin_ctzll(word);
-			break;
-		}
-		if (words_for(bits) == 1)
-			return NONE;
-		levels[count + 1] = levels[count] + words_for(bits);
-		count++;
-		at = at / 64 + 1;
-		bits = words_for(bits);
-	}
-	while (count-- > 0)
-		at = at * 64 + (uint32_t)__builtin_ctzll(levels[count][at]);
-	return at;
-}
-
-static uint32_t first_ending_from(const struct placer *placer, uint64_t last)
-{
-	uint32_t low = 0, high = placer->home_count;
-	while (low < high) {
-		uint32_t middle = low + (high - low) / 2;
-		if (placer->homes[middle].space.last < last)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
-}
-
-/* ---- lanes ------------------------------------------------------------------------------------------------------- */
-
-static void push_busy(struct placer *placer, struct busy busy)
-{
-	uint32_t at = placer->heap_count++;
-	for (; at && busy.last < placer->heap[(at - 1) / 2].last; at = (at - 1) / 2)
-		placer->heap[at] = placer->heap[(at - 1) / 2];
-	placer->heap[at] = busy;
-}
-
-static struct busy pop_busy(struct placer *placer)
-{
-	struct busy *heap = placer->heap, top = heap[0], last = heap[--placer->heap_count];
-	uint32_t at = 0;
-	for (;;) {
-		uint32_t child = 2 * at + 1;
-		if (child >= placer->heap_count)
-			break;
-		if (child + 1 < placer->heap_count && heap[child + 1].last < heap[child].last)
-			child++;
-		if (last.last <= heap[child].last)
-			break;
-		heap[at] = heap[child];
-		at = child;
-	}
-	heap[at] = last;
-	return top;
-}
-
-static void free_lane(struct placer *placer, struct busy busy)
-{
-	struct lane *lane = &placer->lanes[busy.lane];
-	uint32_t *list = lane->home == COLUMN ? &placer->free_columns[busy.class] : &placer->homes[lane->home].free;
-	lane->next = *list;
-	*list = busy.lane;
-	if (lane->home != COLUMN)
-		set_open(placer, lane->home);
-}
-
-static uint32_t add_lane(struct placer *placer, struct lane lane)
-{
-	*PP_PUSH(placer->scratch, &placer->lanes, &placer->lane_count, &placer->lane_capacity, struct lane) = lane;
-	return (uint32_t)(placer->lane_count - 1);
-}
-
-static uint32_t take_from_home(struct placer *placer, uint32_t index)
-{
-	struct home *home = &placer->homes[index];
-	uint32_t lane = home->free;
-	if (lane != NONE) {
-		home->free = placer->lanes[lane].next;
-	} else {
-		uint64_t offset = home->space.offset + home->cut++ * placer->bytes;
-		lane = add_lane(placer, (struct lane){.offset = offset, .free_from = home->space.first, .home = index});
-	}
-	if (home->free == NONE && home->cut == home->lanes)
-		clear_open(placer, index);
-	return lane;
-}
-
-/* An idle column, one that held a value of this class if there is one; else a new column. */
-static bool take_column(struct placer *placer, uint8_t class, uint32_t *lane)
-{
-	uint32_t *list = &placer->free_columns[class];
-	for (uint32_t other = 0; other < PP_SLOT_CLASS_COUNT && *list == NONE; other++)
-		if (placer->free_columns[other] != NONE)
-			list = &placer->free_columns[other];
-	if (*list != NONE) {
-		*lane = *list;
-		*list = placer->lanes[*lane].next;
-		return true;
-	}
-	*lane = add_lane(placer, (struct lane){.offset = placer->top, .free_from = 0, .home = COLUMN});
-	return !__builtin_add_overflow(placer->top, placer->bytes, &placer->top);
-}
-
-/* ---- classes
- * --------------------------------------------------------------------------------------------------------- */
-
-static bool place_class(struct placer *placer, uint64_t bytes, struct pp_lifetime **items, uint32_t count)
-{
-	open_class(placer, bytes);
-	make_bitmap(placer);
-	uint32_t begun = 0;
-	for (uint32_t i = 0; i < count; i++) {
-		struct pp_lifetime *item = items[i];
-		for (; begun < placer->home_count && placer->homes[placer->by_start[begun]].space.first <= item->first; begun++)
-			set_open(placer, placer->by_start[begun]);
-		while (placer->heap_count && placer->heap[0].last < item->first)
-			free_lane(placer, pop_busy(placer));
-		uint32_t home = find_open(placer, first_ending_from(placer, item->last)), at;
-		if (home != NONE)
-			at = take_from_home(placer, home);
-		else if (!take_column(placer, item->class, &at))
+	uint64_t *offsets = PP_NEW_ARRAY(chooser->scratch, uint64_t, count), seed = 1, height;
+	struct pp_lifetime **order = PP_NEW_ARRAY(chooser->scratch, struct pp_lifetime *, count);
+	memcpy(order, large, count * sizeof(struct pp_lifetime *));
+	*best = UINT64_MAX;
+	for (uint32_t round = 0; round < (count <= ROUNDS_COUNT_MAX ? ROUNDS : 1); round++) {
+		if (!pp_plan_fit(chooser->scratch, order, count, chooser->horizon, &height))
 			return false;
-		struct lane *lane = &placer->lanes[at];
-		item->offset = lane->offset;
-		if (item->first > lane->free_from)
-			keep_space(placer, (struct space){lane->offset, bytes, lane->free_from, item->first - 1});
-		lane->free_from = item->last + 1;
-		push_busy(placer, (struct busy){item->last, at, item->class});
+		if (height < *best) {
+			*best = height;
+			for (uint32_t i = 0; i < count; i++)
+				offsets[i] = large[i]->offset;
+		}
+		move_top(order, height, &seed);
 	}
-	close_class(placer);
+	for (uint32_t i = 0; i < count; i++)
+		large[i]->offset = offsets[i];
 	return true;
 }
 
-struct classes {
-	uint64_t bytes[CLASSES_MAX]; /* descending */
-	uint32_t count;
-};
-
-static int compare_descending(const void *left, const void *right)
+static void try_lowest(struct chooser *chooser, int (*compare)(const void *, const void *))
 {
-	uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
-	return a > b ? -1 : a < b;
-}
-
-/* Many sizes: every class takes as many distinct sizes as the others. */
-static void group_sizes(struct placer *placer, const struct pp_lifetime *items, uint32_t count, struct classes *classes)
-{
-	uint64_t *sizes = PP_NEW_ARRAY(placer->scratch, uint64_t, count);
-	for (uint32_t i = 0; i < count; i++)
-		sizes[i] = items[i].bytes;
-	qsort(sizes, count, sizeof *sizes, compare_descending);
-	uint32_t distinct = 0;
-	for (uint32_t i = 0; i < count; i++)
-		if (!distinct || sizes[i] != sizes[distinct - 1])
-			sizes[distinct++] = sizes[i];
-	classes->count = CLASSES_MAX;
-	for (uint32_t i = 0; i < CLASSES_MAX; i++)
-		classes->bytes[i] = sizes[(uint64_t)i * distinct / CLASSES_MAX];
-}
-
-static void find_classes(struct placer *placer, const struct pp_lifetime *items, uint32_t count,
-                         struct classes *classes)
-{
-	classes->count = 0;
-	for (uint32_t i = 0; i < count; i++) {
-		uint32_t at = 0;
-		while (at < classes->count && classes->bytes[at] != items[i].bytes)
-			at++;
-		if (at < classes->count)
-			continue;
-		if (classes->count == CLASSES_MAX) {
-			group_sizes(placer, items, count, classes);
-			return;
-		}
-		classes->bytes[classes->count++] = items[i].bytes;
+	uint64_t largest = 0, height;
+	for (uint32_t i = 0; i < chooser->count; i++)
+		largest = chooser->items[i].bytes > largest ? chooser->items[i].bytes : largest;
+	struct pp_lifetime **large = PP_NEW_ARRAY(chooser->scratch, struct pp_lifetime *, chooser->count);
+	struct pp_lifetime *small = PP_NEW_ARRAY(chooser->scratch, struct pp_lifetime, chooser->count);
+	uint32_t large_count = 0, small_count = 0;
+	for (uint32_t i = 0; i < chooser->count; i++) {
+		if (chooser->items[i].bytes >= largest / LARGE_SHARE)
+			large[large_count++] = &chooser->items[i];
+		else
+			small[small_count++] = chooser->items[i];
 	}
-	qsort(classes->bytes, classes->count, sizeof *classes->bytes, compare_descending);
+	qsort(large, large_count, sizeof(struct pp_lifetime *), compare);
+	if (!fit_large(chooser, large, large_count, &height) ||
+	    !pp_plan_lanes(chooser->scratch, small, small_count, chooser->horizon, 1000, &height))
+		return;
+	for (uint32_t i = 0, at = 0; i < chooser->count; i++)
+		if (chooser->items[i].bytes < largest / LARGE_SHARE)
+			chooser->items[i].offset = small[at++].offset;
+	keep_if_lower(chooser, height);
 }
 
-/* The class of the smallest size that holds these bytes. */
-static uint32_t class_of(const struct classes *classes, uint64_t bytes)
-{
-	uint32_t at = classes->count - 1;
-	while (classes->bytes[at] < bytes)
-		at--;
-	return at;
-}
-
-bool pp_plan_place(struct pp_arena *scratch, struct pp_lifetime *items, uint32_t count, uint64_t horizon,
+bool pp_plan_place(struct pp_arena *scratch, struct pp_lifetime *items, uint32_t count, uint64_t horizon, uint64_t live,
                    uint64_t *height)
 {
-	struct placer placer = {.scratch = scratch, .horizon = horizon, .heap = PP_NEW_ARRAY(scratch, struct busy, count)};
-	struct classes classes;
-	find_classes(&placer, items, count, &classes);
-	uint32_t *start = PP_NEW_ARRAY(scratch, uint32_t, (size_t)classes.count + 1);
-	uint64_t *shortest =
-	    PP_NEW_ARRAY(scratch, uint64_t, (size_t)classes.count + 1); /* of this class and smaller ones */
-	memset(shortest, 0xff, ((size_t)classes.count + 1) * sizeof *shortest);
-	for (uint32_t i = 0; i < count; i++) {
-		uint32_t class = class_of(&classes, items[i].bytes);
-		start[class + 1]++;
-		if (items[i].last - items[i].first + 1 < shortest[class])
-			shortest[class] = items[i].last - items[i].first + 1;
+	struct chooser chooser = {
+	    .scratch = scratch, .items = items, .count = count, .horizon = horizon, .height = UINT64_MAX};
+	chooser.best = PP_NEW_ARRAY(scratch, struct pp_lifetime, count);
+	uint64_t enough = live + live / 1000 * CLOSE_PERMILLE;
+	try_columns(&chooser, 1000);
+	if (chooser.height > enough) {
+		try_columns(&chooser, 800);
+		try_columns(&chooser, 600);
+		try_lowest(&chooser, compare_starts);
 	}
-	for (uint32_t class = 0; class < classes.count; class ++)
-		start[class + 1] += start[class];
-	for (uint32_t class = classes.count; class -- > 0;)
-		if (shortest[class + 1] < shortest[class])
-			shortest[class] = shortest[class + 1];
-	struct pp_lifetime **sorted = PP_NEW_ARRAY(scratch, struct pp_lifetime *, count);
-	uint32_t *filled = PP_NEW_ARRAY(scratch, uint32_t, classes.count);
-	for (uint32_t i = 0; i < count; i++) {
-		uint32_t class = class_of(&classes, items[i].bytes);
-		sorted[start[class] + filled[class]++] = &items[i];
+	if (chooser.height > enough && count <= ORDERS_COUNT_MAX) {
+		try_lowest(&chooser, compare_sizes);
+		try_lowest(&chooser, compare_lengths);
 	}
-	for (uint32_t class = 0; class < classes.count; class ++) {
-		bool last = class + 1 == classes.count;
-		placer.smallest = last ? UINT64_MAX : classes.bytes[classes.count - 1];
-		placer.shortest = shortest[class + 1];
-		if (!place_class(&placer, classes.bytes[class], &sorted[start[class]], start[class + 1] - start[class]))
-			return false;
-	}
-	*height = placer.top;
+	if (count && chooser.height == UINT64_MAX)
+		return false;
+	memcpy(items, chooser.best, count * sizeof *items);
+	*height = count ? chooser.height : 0;
 	return true;
 }

@@ -3,6 +3,7 @@
 #include "stream_judge.h"
 
 #include "codegen/plan_memory.h"
+#include "ir/verify.h"
 
 static void plan(struct world *w)
 {
@@ -200,6 +201,9 @@ static void random_plans_are_sound_and_lose_no_time(void **state)
 		if (errors_in(&w) || run_time(&w) != before)
 			fail_msg("seed %u: %u errors, time %u, was %u", (unsigned)seed, (unsigned)errors_in(&w),
 			         (unsigned)run_time(&w), (unsigned)before);
+		struct pp_stamp stamp;
+		if (!pp_verify(&w.program, &stamp, w.diag) || stamp.layouts != (1u << PP_LAYOUT_COUNT) - 1)
+			fail_msg("seed %u: not proven for every layout\n%s", (unsigned)seed, diagnostics(&w));
 		for (uint32_t rank = 0; rank < w.program.ranks; rank++) {
 			const struct pp_rank *table = &w.program.rank[rank];
 			assert_true(table->arena_bytes >= table->live_bytes);
@@ -212,7 +216,7 @@ static void random_plans_are_sound_and_lose_no_time(void **state)
 	}
 	print_message("arena over live bytes, random sizes: mean %.2f %%, worst %.1f %%\n", 100 * total / ranks,
 	              100 * worst);
-	assert_true(total / ranks < 0.02);
+	assert_true(total / ranks < 0.01);
 }
 
 /* Equal sizes on a rank: within 1 % of the bound. */
@@ -231,6 +235,32 @@ static void equal_sizes_reach_the_bound(void **state)
 		assert_planned(&w.program, "seed", (unsigned)seed);
 		for (uint32_t rank = 0; rank < w.program.ranks; rank++)
 			assert_true(w.program.rank[rank].arena_bytes * 100 <= w.program.rank[rank].live_bytes * 101);
+		end_world(&w);
+	}
+}
+
+/* Two sizes of stash that take turns: the gap is printed; columns alone would be 40 % above the bound. */
+static void unequal_chunks(void **state)
+{
+	(void)state;
+	static const uint64_t sizes[][2] = {{100, 120}, {120, 100}, {100, 133}, {100, 200}};
+	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+		struct world w = make_world(0);
+		write_interleaved(&w, 8, 2, 32);
+		make_program(&w, 100, 100, 100, 10);
+		for (uint32_t s = 0; s < 16; s++)
+			w.program.stages[s].stash_bytes = 256 * sizes[i][s / 8];
+		plan(&w);
+		assert_planned(&w.program, "sizes", (unsigned)i);
+		double worst = 0, total = 0;
+		for (uint32_t rank = 0; rank < 8; rank++) {
+			double gap = (double)w.program.rank[rank].arena_bytes / (double)w.program.rank[rank].live_bytes - 1;
+			worst = gap > worst ? gap : worst;
+			total += gap;
+		}
+		print_message("chunks of %u and %u: mean %.1f %%, worst %.1f %% above live bytes\n", (unsigned)sizes[i][0],
+		              (unsigned)sizes[i][1], 100 * total / 8, 100 * worst);
+		assert_true(total / 8 < 0.12 && worst < 0.18);
 		end_world(&w);
 	}
 }
@@ -322,6 +352,7 @@ int main(void)
 	    cmocka_unit_test(table_of_a_small_case),
 	    cmocka_unit_test(random_plans_are_sound_and_lose_no_time),
 	    cmocka_unit_test(equal_sizes_reach_the_bound),
+	    cmocka_unit_test(unequal_chunks),
 	    cmocka_unit_test(a_text_keeps_its_slots_and_waits),
 	    cmocka_unit_test(placed_ranks_are_left_alone),
 	    cmocka_unit_test(absurd_sizes_are_refused),
