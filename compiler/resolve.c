@@ -14,6 +14,16 @@ static void list_params(struct pp_resolver *resolver, struct pp_setting *setting
 	}
 }
 
+/* Defaults that nobody asked for are read too, once nothing else is wrong. */
+static void read_presets(struct pp_resolver *resolver, struct pp_section *section)
+{
+	for (size_t i = 0; i < section->count; i++) {
+		const char *preset = pp_attribute_table[section->first + i].preset;
+		if (strncmp(preset, "required", 8) != 0 && strcmp(preset, "derived") != 0)
+			pp_field_read(resolver, section, (enum pp_attribute)(section->first + i));
+	}
+}
+
 static void list_section(const struct pp_section *section, struct pp_setting *settings, size_t *count)
 {
 	for (size_t i = 0; i < section->count; i++) {
@@ -32,6 +42,8 @@ static void list_settings(struct pp_resolver *resolver)
 	list_params(resolver, settings, &count);
 	for (int i = 0; i < PP_SECTION_COUNT; i++) {
 		struct pp_section *section = resolver->sections[i];
+		if (pp_diag_ok(resolver->diag))
+			read_presets(resolver, section);
 		list_section(section, settings, &count);
 	}
 	resolver->out->settings = settings;

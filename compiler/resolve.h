@@ -47,9 +47,9 @@ struct pp_resolved {
 	struct pp_spec spec;
 	const struct pp_stmt *schedule; /* the active block with its `order`, or NULL: `policy` is a library schedule */
 	const char *policy;             /* name of the library schedule, or NULL */
-	/* Names for the rows of the active schedule: p, m, params, lets, block.attribute, attributes of the schedule (absent
-	 * ones: `group` is 0). Bind r and v (and loop variables) in a scope of your own with this one as `outer`. Also
-	 * right for library schedules. */
+	/* Names for the rows of the active schedule: p, m, v (the most stages of a rank), params, lets, block.attribute, and
+	 * attributes of the schedule (absent ones are 0). Bind r, the rank's own v and loop variables in a scope of your own
+	 * with this one as `outer`. Also right for library schedules. */
 	const struct pp_scope *scope;
 	const struct pp_assertion *asserts;
 	size_t assert_count;

@@ -100,9 +100,25 @@ const struct pp_stmt *pp_module_block(struct pp_module *module, const char *kind
 		return NULL;
 	}
 	struct pp_symbol *symbol = pp_module_find_open(*owner, block_key(module->resolver, kind, label), owner);
-	if (symbol)
-		symbol->used = true;
 	return symbol ? symbol->stmt : NULL;
+}
+
+bool pp_module_is_base(struct pp_module *module, const struct pp_stmt *block)
+{
+	const struct pp_symbol *symbol =
+	    block->label.text ? pp_module_find(module, block_key(module->resolver, block->name.text, block->label.text)) : NULL;
+	return symbol && symbol->stmt == block && symbol->used;
+}
+
+static void mark_bases(struct pp_module *module)
+{
+	for (const struct pp_stmt *stmt = module->ast->first; stmt; stmt = stmt->next) {
+		if (stmt->kind != PP_STMT_BLOCK || !stmt->extends || stmt->extends->kind != PP_EXPR_PATH || stmt->extends->part_count != 1)
+			continue;
+		struct pp_symbol *base = pp_module_find(module, block_key(module->resolver, stmt->name.text, stmt->extends->text));
+		if (base && base->stmt != stmt)
+			base->used = true;
+	}
 }
 
 const char *pp_block_kind(const struct pp_stmt *stmt)
@@ -312,6 +328,7 @@ static struct pp_module *load(struct pp_resolver *resolver, const struct pp_ast 
 	pp_module_scope(module);
 	for (const struct pp_stmt *stmt = ast->first; stmt; stmt = stmt->next)
 		add_stmt(module, stmt);
+	mark_bases(module);
 	module->loading = false;
 	return module;
 }

@@ -224,12 +224,17 @@ void pp_resolve_schedule(struct pp_resolver *resolver)
 		spec->schedule_memory = memory;
 	if (pp_field_whole(resolver, section, PP_ATTR_schedule_group, &group))
 		spec->group = (uint32_t)group;
-	struct pp_binding *names = PP_NEW_ARRAY(resolver->arena, struct pp_binding, 2);
+	struct pp_binding *names = PP_NEW_ARRAY(resolver->arena, struct pp_binding, 3);
 	names[0] = (struct pp_binding){pp_intern_z(resolver->strings, "p"), pp_datum_whole(spec->parallel.pp)};
 	names[1] = (struct pp_binding){pp_intern_z(resolver->strings, "m"), pp_datum_whole(spec->microbatches)};
+	names[2] = (struct pp_binding){pp_intern_z(resolver->strings, "v"), pp_datum_whole(spec->parallel.vpp)};
 	struct pp_module *module = section->stmt ? section->module : resolver->main;
 	struct pp_scope *own = PP_NEW(resolver->arena, struct pp_scope), *counts = PP_NEW(resolver->arena, struct pp_scope);
 	*own = (struct pp_scope){.outer = &module->scope, .lookup = lookup, .context = resolver};
-	*counts = (struct pp_scope){.outer = own, .bindings = names, .count = 2};
+	*counts = (struct pp_scope){.outer = own, .bindings = names, .count = 3};
 	resolver->out->scope = counts;
+	for (const struct pp_stmt *at = resolver->out->schedule ? resolver->out->schedule->body : NULL; at; at = at->next)
+		if (at->kind == PP_STMT_ASSERT)
+			*PP_PUSH(resolver->arena, &resolver->asserts, &resolver->assert_count, &resolver->assert_capacity, struct pp_assertion) =
+			    (struct pp_assertion){at, counts};
 }

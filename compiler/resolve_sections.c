@@ -149,6 +149,8 @@ void pp_section_check_body(struct pp_resolver *resolver, const struct pp_stmt *s
 				pp_help(pp_not_yet(resolver, at->span, "`let` inside a block"), "move it to the top of the file");
 			break;
 		case PP_STMT_ASSERT:
+			if (strcmp(block, "schedule") == 0)
+				break; /* those of the active one: resolve_schedule.c */
 			*PP_PUSH(resolver->arena, &resolver->asserts, &resolver->assert_count, &resolver->assert_capacity, struct pp_assertion) =
 			    (struct pp_assertion){at, &module->scope};
 			break;
@@ -200,7 +202,7 @@ struct found {
 	struct pp_module *module;
 };
 
-/* The blocks of a kind in the main file, else in files imported without an alias. */
+/* The block of a kind in the main file, else in files imported without an alias. */
 static struct found find_block(struct pp_resolver *resolver, const char *kind)
 {
 	struct found found = {0};
@@ -209,7 +211,7 @@ static struct found find_block(struct pp_resolver *resolver, const char *kind)
 		if (depth == 1 && found.stmt)
 			break;
 		for (const struct pp_stmt *stmt = module->ast->first; stmt; stmt = stmt->next) {
-			if (stmt->kind != PP_STMT_BLOCK || strcmp(pp_block_kind(stmt), kind) != 0)
+			if (stmt->kind != PP_STMT_BLOCK || strcmp(pp_block_kind(stmt), kind) != 0 || pp_module_is_base(module, stmt))
 				continue;
 			if (found.stmt && found.stmt->label.text != stmt->label.text) {
 				struct pp_message *message = pp_error(resolver->diag, "E0103", stmt->name.span, "there are two `%s` blocks", kind);

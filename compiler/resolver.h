@@ -20,7 +20,7 @@ struct pp_symbol {
 	struct pp_module *target;   /* of an alias */
 	uint8_t state;              /* enum pp_state, PARAM and LET */
 	uint8_t origin;             /* enum pp_origin, PARAM */
-	bool used;
+	bool used;                   /* PARAM: mentioned; BLOCK: another block of the file extends it */
 	struct pp_datum value;
 	const struct pp_expr *given; /* PARAM: the value of -D, or NULL */
 	const char *given_text;      /* PARAM: the literal of -D */
@@ -100,6 +100,8 @@ struct pp_symbol *pp_module_find(struct pp_module *module, const char *key);
 struct pp_symbol *pp_module_find_open(struct pp_module *module, const char *key, struct pp_module **owner);
 /* The block `kind label` that a path such as `lib.dgx` or `h100` means, or NULL. */
 const struct pp_stmt *pp_module_block(struct pp_module *module, const char *kind, const struct pp_expr *path, struct pp_module **owner);
+/* Does another block of the file extend this one? */
+bool pp_module_is_base(struct pp_module *module, const struct pp_stmt *block);
 /* What a block is: its name, or the block whose name it nearly is (which was reported). */
 const char *pp_block_kind(const struct pp_stmt *stmt);
 struct pp_span pp_module_end(const struct pp_module *module);

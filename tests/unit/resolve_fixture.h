@@ -3,6 +3,7 @@
 #ifndef PP_RESOLVE_FIXTURE_H
 #define PP_RESOLVE_FIXTURE_H
 
+#include "compiler/library.h"
 #include "compiler/resolve.h"
 #include "parse_fixture.h"
 
@@ -40,6 +41,8 @@ static inline void read_options(struct pp_arena *arena, const char *text, struct
 				fail_msg("unknown option %s", word);
 		}
 	}
+	lists->options.library = pp_library;
+	lists->options.library_count = pp_library_count;
 	lists->options.defines = lists->defines;
 	lists->options.sets = lists->sets;
 	lists->options.folders = lists->folders;

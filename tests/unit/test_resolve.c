@@ -171,6 +171,20 @@ static void imported_cluster(void **state)
 	resolved_free(&r);
 }
 
+/* A model may extend another of its file, which is then no candidate; asserts of the active schedule know its names. */
+static void bases_and_schedule_asserts(void **state)
+{
+	(void)state;
+	struct resolved r = resolve_text("model base { hidden = 64  heads = 4  layers = 8  vocab = 256  seq = 32 }\nmodel big extends base { layers = 12 }\n"
+	                                 "cluster c { gpus = 4 }\nparallel { pp = 4 }\ntrain { microbatches = 8 }\n"
+	                                 "schedule mine { assert m >= 2 * p and v == 1  order for r { F*m B*m } }\n");
+	if (!r.ok)
+		fail_msg("%s", messages_text(&r.parsed, PP_DIAG_HUMAN));
+	assert_string_equal(r.out.spec.model.name, "big");
+	assert_int_equal(r.out.spec.model.layer_count, 15);
+	resolved_free(&r);
+}
+
 static void place_list(void **state)
 {
 	(void)state;
@@ -264,7 +278,7 @@ int main(void)
 		return 1;
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(specs_that_compile), cmocka_unit_test(specs_that_wait), cmocka_unit_test(messages), cmocka_unit_test(origins),
-	    cmocka_unit_test(metric_asserts), cmocka_unit_test(batch_arithmetic), cmocka_unit_test(scope_of_rows), cmocka_unit_test(imported_cluster), cmocka_unit_test(place_list),
+	    cmocka_unit_test(metric_asserts), cmocka_unit_test(batch_arithmetic), cmocka_unit_test(scope_of_rows), cmocka_unit_test(imported_cluster), cmocka_unit_test(bases_and_schedule_asserts), cmocka_unit_test(place_list),
 	    cmocka_unit_test(ranges_of_counts), cmocka_unit_test(hostile), cmocka_unit_test(long_chains),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

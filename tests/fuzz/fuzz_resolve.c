@@ -1,0 +1,44 @@
+/* Fuzz target of the front end: any bytes through grammar and resolver. What is accepted has a spec that prints; a
+ * refusal says why. */
+#include "compiler/library.h"
+#include "compiler/resolve.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);
+
+static void print(const struct pp_diag *diag, const struct pp_spec *spec)
+{
+	char *text = NULL;
+	size_t length = 0;
+	FILE *out = open_memstream(&text, &length);
+	if (!out)
+		abort();
+	pp_diag_print(diag, out, PP_DIAG_HUMAN, false);
+	if (spec)
+		pp_spec_print(spec, out);
+	fclose(out);
+	free(text);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
+{
+	struct pp_arena *arena = pp_arena_create(NULL);
+	struct pp_strtab *strings = pp_strtab_create(arena);
+	struct pp_sources *sources = pp_sources_create(arena);
+	struct pp_diag *diag = pp_diag_create(arena, sources);
+	const struct pp_source *source = pp_sources_add(sources, "fuzz.pipe", pp_arena_copy(arena, (const char *)bytes, length), length);
+	const struct pp_ast *ast = source ? pp_parse(arena, strings, source, diag) : NULL;
+	if (ast && pp_diag_ok(diag)) {
+		struct pp_resolve_options options = {.library = pp_library, .library_count = pp_library_count};
+		struct pp_resolved resolved;
+		bool ok = pp_resolve(arena, strings, sources, ast, &options, diag, &resolved);
+		if (ok != pp_diag_ok(diag))
+			abort();
+		print(diag, ok ? &resolved.spec : NULL);
+	}
+	pp_arena_destroy(arena);
+	return 0;
+}
