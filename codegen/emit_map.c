@@ -1,0 +1,102 @@
+/* Which stage lives where: stages with their ranks, layers and costs; then each rank's place in the cluster. */
+#include "emit.h"
+
+#include <string.h>
+
+static bool on_chosen_rank(const struct pp_dump *dump, uint32_t stage)
+{
+	return dump->chosen[dump->program->stages[stage].rank];
+}
+
+static uint64_t stage_params(const struct pp_program *program, uint32_t stage)
+{
+	uint64_t params = 0;
+	for (uint32_t i = 0; i < program->use_count; i++)
+		if (program->uses[i].stage == stage)
+			params += (uint64_t)program->tensors[program->uses[i].tensor].rows * program->tensors[program->uses[i].tensor].columns;
+	return params;
+}
+
+static void print_stages(const struct pp_dump *dump)
+{
+	static const char *const heads[] = {"stage", "rank", "chunk", "layers", "params", "F", "B", "I", "W", "stash", "out"};
+	enum { COLUMNS = sizeof heads / sizeof heads[0] };
+	struct pp_table table = pp_table_begin(dump->arena, COLUMNS, 1u << 3);
+	for (size_t i = 0; i < COLUMNS; i++)
+		pp_table_cell(&table, heads[i]);
+	for (uint32_t s = 0; s < dump->program->stage_count; s++) {
+		const struct pp_stage *stage = &dump->program->stages[s];
+		if (!on_chosen_rank(dump, s))
+			continue;
+		pp_table_cell(&table, pp_arena_printf(dump->arena, "s%u", s));
+		pp_table_cell(&table, pp_arena_printf(dump->arena, "r%u", stage->rank));
+		pp_table_cell_uint(&table, dump->chunk[s]);
+		pp_table_cell(&table, stage->title && *stage->title ? stage->title : "-");
+		pp_table_cell(&table, pp_show_count(dump->arena, stage_params(dump->program, s)));
+		for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++)
+			pp_table_cell(&table, pp_show_time(dump, stage->ticks[phase]));
+		pp_table_cell(&table, pp_show_bytes(dump->arena, stage->stash_bytes));
+		pp_table_cell(&table, stage->out_count ? pp_show_bytes(dump->arena, (uint64_t)stage->out_count * pp_dtype_size[stage->out_dtype]) : "-");
+	}
+	pp_table_print(&table, dump->out);
+	fprintf(dump->out, " F B I W: predicted %s per microbatch (forward, whole backward, input gradient, weight gradient)\n", dump->unit.name);
+}
+
+/* "rank 1 -> node 0 gpu 1 (tp 0, pp 1, dp 0)", with tp and dp as ranges where there are several. */
+static void print_ranks(const struct pp_dump *dump)
+{
+	const struct pp_program *program = dump->program;
+	for (uint32_t rank = 0; rank < program->ranks; rank++) {
+		if (!dump->chosen[rank])
+			continue;
+		fprintf(dump->out, " rank %u -> node %u gpu %u (pp %u", rank, program->rank[rank].node, program->rank[rank].gpu, rank);
+		fprintf(dump->out, program->tp > 1 ? ", tp 0..%u" : ", tp 0", program->tp - 1);
+		fprintf(dump->out, program->dp > 1 ? ", dp 0..%u)\n" : ", dp 0)\n", program->dp - 1);
+	}
+}
+
+void pp_emit_map(const struct pp_dump *dump)
+{
+	print_stages(dump);
+	print_ranks(dump);
+}
+
+void pp_emit_map_json(const struct pp_dump *dump)
+{
+	const struct pp_program *program = dump->program;
+	struct pp_json json = pp_json_begin(dump->out);
+	pp_json_open_object(&json, NULL);
+	pp_json_string(&json, "schema", "pipec.map/1");
+	pp_json_string(&json, "time_unit", "ns");
+	pp_json_open_array(&json, "stages");
+	for (uint32_t s = 0; s < program->stage_count; s++) {
+		const struct pp_stage *stage = &program->stages[s];
+		if (!on_chosen_rank(dump, s))
+			continue;
+		pp_json_open_object(&json, NULL);
+		pp_json_uint(&json, "stage", s);
+		pp_json_uint(&json, "rank", stage->rank);
+		pp_json_uint(&json, "chunk", dump->chunk[s]);
+		pp_json_string(&json, "layers", stage->title ? stage->title : "");
+		pp_json_uint(&json, "params", stage_params(program, s));
+		for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++)
+			pp_json_uint(&json, pp_phase_name[phase], stage->ticks[phase]);
+		pp_json_uint(&json, "stash_bytes", stage->stash_bytes);
+		pp_json_uint(&json, "out_bytes", (uint64_t)stage->out_count * pp_dtype_size[stage->out_dtype]);
+		pp_json_close(&json);
+	}
+	pp_json_close(&json);
+	pp_json_open_array(&json, "ranks");
+	for (uint32_t rank = 0; rank < program->ranks; rank++) {
+		if (!dump->chosen[rank])
+			continue;
+		pp_json_open_object(&json, NULL);
+		pp_json_uint(&json, "rank", rank);
+		pp_json_uint(&json, "node", program->rank[rank].node);
+		pp_json_uint(&json, "gpu", program->rank[rank].gpu);
+		pp_json_close(&json);
+	}
+	pp_json_close(&json);
+	pp_json_close(&json);
+	fputc('\n', dump->out);
+}

@@ -1,0 +1,314 @@
+/* Statistics of the predicted step: per rank and altogether, with both bubbles by name, the costs that the prediction
+ * used and what was proven. */
+#include "emit.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static const char *percent(const struct pp_dump *dump, double share)
+{
+	return pp_arena_printf(dump->arena, "%.1f %%", 100 * share + 1e-9); /* never "-0.0" */
+}
+
+static double share(uint64_t part, uint64_t whole)
+{
+	return whole ? (double)part / (double)whole : 0;
+}
+
+/* Idle causes that occur on some chosen rank. */
+static uint32_t causes(const struct pp_dump *dump)
+{
+	uint32_t mask = 0;
+	for (uint32_t rank = 0; rank < dump->program->ranks; rank++)
+		for (unsigned cause = 0; cause < PP_IDLE_COUNT; cause++)
+			if (dump->chosen[rank] && dump->sim->rank[rank].idle[cause])
+				mask |= 1u << cause;
+	return mask;
+}
+
+/* ---- table of ranks --------------------------------------------------------------------------------------------- */
+
+static void head_of_ranks(struct pp_table *table, uint32_t mask)
+{
+	static const char *const last[] = {"longest-idle", "send", "recv", "peak-act", "peak-mem", "params"};
+	pp_table_cell(table, "rank");
+	pp_table_cell(table, "busy");
+	pp_table_cell(table, "bubble");
+	for (unsigned cause = 0; cause < PP_IDLE_COUNT; cause++)
+		if (mask >> cause & 1)
+			pp_table_cell(table, pp_idle_name[cause]);
+	for (size_t i = 0; i < sizeof last / sizeof last[0]; i++)
+		pp_table_cell(table, last[i]);
+}
+
+static void row_of_rank(const struct pp_dump *dump, struct pp_table *table, uint32_t mask, uint32_t rank)
+{
+	const struct pp_sim_rank *sim = &dump->sim->rank[rank];
+	pp_table_cell(table, pp_arena_printf(dump->arena, "r%u", rank));
+	pp_table_cell(table, pp_show_time(dump, sim->busy));
+	pp_table_cell(table, percent(dump, dump->sim->makespan ? 1 - share(sim->busy, dump->sim->makespan) : 0));
+	for (unsigned cause = 0; cause < PP_IDLE_COUNT; cause++)
+		if (mask >> cause & 1)
+			pp_table_cell(table, pp_show_time(dump, sim->idle[cause]));
+	if (sim->longest_idle)
+		pp_table_cell(table, pp_arena_printf(dump->arena, "%s (t=%s)", pp_show_time(dump, sim->longest_idle), pp_show_time(dump, sim->longest_idle_at)));
+	else
+		pp_table_cell(table, "0");
+	pp_table_cell_uint(table, sim->sent);
+	pp_table_cell_uint(table, sim->received);
+	pp_table_cell_uint(table, sim->peak_stashes);
+	pp_table_cell(table, pp_show_bytes(dump->arena, sim->peak_bytes));
+	pp_table_cell(table, pp_show_count(dump->arena, pp_rank_params(dump->program, rank)));
+}
+
+static void print_ranks(const struct pp_dump *dump)
+{
+	uint32_t mask = causes(dump);
+	struct pp_table table = pp_table_begin(dump->arena, 9 + (unsigned)__builtin_popcount(mask), 1);
+	head_of_ranks(&table, mask);
+	for (uint32_t rank = 0; rank < dump->program->ranks; rank++)
+		if (dump->chosen[rank])
+			row_of_rank(dump, &table, mask, rank);
+	pp_table_print(&table, dump->out);
+}
+
+/* ---- lines on the whole ----------------------------------------------------------------------------------------- */
+
+static void print_step(const struct pp_dump *dump)
+{
+	const struct pp_sim *sim = dump->sim;
+	const char *unit = dump->unit.name;
+	fprintf(dump->out, " all: makespan %s %s, work %s %s, bubble %s of step (overhead %s of work), %s of longest rank span\n",
+	        pp_show_time(dump, sim->makespan), unit, pp_show_time(dump, (uint64_t)(sim->work + 0.5)), unit, percent(dump, sim->bubble),
+	        percent(dump, sim->overhead), percent(dump, sim->span_bubble));
+	fprintf(dump->out, " step: %s %s = makespan + tail %s %s (reductions, norm, update); imbalance %s\n",
+	        pp_show_time(dump, sim->makespan + sim->tail), unit, pp_show_time(dump, sim->tail), unit, percent(dump, sim->imbalance));
+	fprintf(dump->out, " lower bound: %s %s, gap %s\n", pp_show_time(dump, sim->bound), unit,
+	        percent(dump, sim->bound ? share(sim->makespan, sim->bound) - 1 : 0));
+}
+
+static uint32_t heaviest_rank(const struct pp_dump *dump)
+{
+	uint32_t heaviest = 0;
+	for (uint32_t rank = 1; rank < dump->program->ranks; rank++)
+		if (dump->sim->rank[rank].peak_bytes > dump->sim->rank[heaviest].peak_bytes)
+			heaviest = rank;
+	return heaviest;
+}
+
+static void print_memory(const struct pp_dump *dump)
+{
+	uint32_t rank = heaviest_rank(dump);
+	const struct pp_rank *memory = &dump->program->rank[rank];
+	fprintf(dump->out, " memory: rank %u needs most, %s live at t=%s", rank, pp_show_bytes(dump->arena, dump->sim->rank[rank].peak_bytes),
+	        pp_show_time(dump, dump->sim->rank[rank].peak_at));
+	if (memory->arena_bytes)
+		fprintf(dump->out, ", arena %s (static %s, dynamic %s; least possible dynamic %s)", pp_show_bytes(dump->arena, memory->arena_bytes),
+		        pp_show_bytes(dump->arena, memory->static_bytes), pp_show_bytes(dump->arena, memory->arena_bytes - memory->static_bytes),
+		        pp_show_bytes(dump->arena, memory->live_bytes));
+	if (memory->capacity)
+		fprintf(dump->out, ", of %s less reserve %s", pp_show_bytes(dump->arena, memory->capacity), pp_show_bytes(dump->arena, memory->reserve));
+	fputc('\n', dump->out);
+}
+
+/* "10" or "10..12". */
+static const char *range_text(const struct pp_dump *dump, uint64_t least, uint64_t most)
+{
+	if (least == most)
+		return pp_show_time(dump, least);
+	return pp_arena_printf(dump->arena, "%s..%s", pp_show_time(dump, least), pp_show_time(dump, most));
+}
+
+static void print_compute_costs(const struct pp_dump *dump)
+{
+	const char *comma = "";
+	for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++) {
+		uint64_t least = UINT64_MAX, most = 0;
+		bool seen[PP_PHASE_COUNT] = {false};
+		for (uint32_t rank = 0; rank < dump->program->ranks; rank++)
+			for (uint32_t i = 0; i < dump->named->streams[rank].count; i++) {
+				const struct pp_instr *instr = &dump->named->streams[rank].items[i];
+				if (pp_compute_letter(instr) != pp_phase_name[phase][0])
+					continue;
+				uint64_t ticks = dump->program->stages[instr->stage].ticks[phase];
+				seen[phase] = true;
+				least = ticks < least ? ticks : least;
+				most = ticks > most ? ticks : most;
+			}
+		if (!seen[phase])
+			continue;
+		fprintf(dump->out, "%s%s %s", comma, pp_phase_name[phase], range_text(dump, least, most));
+		comma = ", ";
+	}
+	fprintf(dump->out, " %s per stage", dump->unit.name);
+}
+
+static void print_link_costs(const struct pp_dump *dump)
+{
+	const struct pp_program *program = dump->program;
+	for (uint32_t c = 0; c < program->channel_count; c++) {
+		const struct pp_channel *channel = &program->channels[c];
+		bool known = false;
+		for (uint32_t k = 0; k < c && !known; k++)
+			known = program->channels[k].latency == channel->latency && program->channels[k].bandwidth == channel->bandwidth;
+		if (known || c > 64) /* a few kinds of links at most: on-node, between nodes */
+			continue;
+		fprintf(dump->out, "; link %" PRIu64 " ns", channel->latency);
+		if (channel->bandwidth)
+			fprintf(dump->out, " + bytes / %s", pp_show_rate(dump->arena, channel->bandwidth, "B/s"));
+	}
+	if (program->cost.memory_bandwidth)
+		fprintf(dump->out, "; tail at %s of memory", pp_show_rate(dump->arena, program->cost.memory_bandwidth, "B/s"));
+	fputc('\n', dump->out);
+}
+
+static double model_flops(const struct pp_dump *dump)
+{
+	double flops = 0;
+	for (uint32_t rank = 0; rank < dump->program->ranks; rank++)
+		for (uint32_t i = 0; i < dump->named->streams[rank].count; i++) {
+			const struct pp_instr *instr = &dump->named->streams[rank].items[i];
+			for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++)
+				if (pp_compute_letter(instr) == pp_phase_name[phase][0])
+					flops += (double)dump->program->stages[instr->stage].flops[phase];
+		}
+	return flops;
+}
+
+/* Share of the devices' peak that the model's own operations would use; 0 if the peak is not known. */
+static double utilisation(const struct pp_dump *dump)
+{
+	double step = (double)(dump->sim->makespan + dump->sim->tail) * 1e-9;
+	double peak = (double)dump->program->cost.peak_flops * dump->program->ranks;
+	return step > 0 && peak > 0 ? model_flops(dump) / (step * peak) : 0;
+}
+
+static void print_costs(const struct pp_dump *dump)
+{
+	fputs(" costs: ", dump->out);
+	print_compute_costs(dump);
+	print_link_costs(dump);
+	if (utilisation(dump) > 0)
+		fprintf(dump->out, " flops: %s per step and replica, %s of the peak\n", pp_show_rate(dump->arena, (uint64_t)model_flops(dump), "flop"),
+		        percent(dump, utilisation(dump)));
+}
+
+static void print_proof(const struct pp_dump *dump)
+{
+	const struct pp_stamp *stamp = &dump->program->stamp;
+	fputs(" proven: no deadlock in ", dump->out);
+	if (stamp->layouts == (1u << PP_LAYOUT_COUNT) - 1)
+		fputs("any queue layout", dump->out);
+	else {
+		const char *separator = "layouts ";
+		for (unsigned layout = 0; layout < PP_LAYOUT_COUNT; layout++)
+			if (stamp->layouts >> layout & 1) {
+				fprintf(dump->out, "%s%s", separator, pp_layout_name[layout]);
+				separator = ", ";
+			}
+	}
+	if (stamp->bits_fixed)
+		fputs("; bits: fixed\n", dump->out);
+	else
+		fprintf(dump->out, "; bits: order-dependent%s%s\n", *stamp->bits_reason ? ": " : "", stamp->bits_reason);
+}
+
+void pp_emit_header(const struct pp_dump *dump)
+{
+	const struct pp_program *program = dump->program;
+	fprintf(dump->out, "%s: %" PRIu64 " ranks = tp %u x pp %u x dp %u, %u stages, m = %u", dump->file,
+	        (uint64_t)program->tp * program->ranks * program->dp, program->tp, program->ranks, program->dp, program->stage_count,
+	        program->microbatches);
+	if (program->schedule_name)
+		fprintf(dump->out, ", %s", program->schedule_name);
+	if (dump->sim)
+		fprintf(dump->out, "; times in %s", dump->unit.name);
+	fputc('\n', dump->out);
+}
+
+void pp_emit_stats(const struct pp_dump *dump)
+{
+	print_ranks(dump);
+	print_step(dump);
+	print_memory(dump);
+	print_costs(dump);
+	print_proof(dump);
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------------------------- */
+
+static void json_rank(const struct pp_dump *dump, struct pp_json *json, uint32_t rank)
+{
+	const struct pp_sim_rank *sim = &dump->sim->rank[rank];
+	pp_json_open_object(json, NULL);
+	pp_json_uint(json, "rank", rank);
+	pp_json_uint(json, "busy", sim->busy);
+	pp_json_number(json, "bubble", dump->sim->makespan ? 1 - share(sim->busy, dump->sim->makespan) : 0);
+	pp_json_open_object(json, "idle");
+	for (unsigned cause = 0; cause < PP_IDLE_COUNT; cause++)
+		pp_json_uint(json, pp_idle_name[cause], sim->idle[cause]);
+	pp_json_close(json);
+	pp_json_uint(json, "longest_idle", sim->longest_idle);
+	pp_json_uint(json, "longest_idle_at", sim->longest_idle_at);
+	pp_json_uint(json, "sent", sim->sent);
+	pp_json_uint(json, "received", sim->received);
+	pp_json_uint(json, "peak_stashes", sim->peak_stashes);
+	pp_json_uint(json, "peak_bytes", sim->peak_bytes);
+	pp_json_uint(json, "peak_at", sim->peak_at);
+	pp_json_uint(json, "arena_bytes", dump->program->rank[rank].arena_bytes);
+	pp_json_uint(json, "static_bytes", dump->program->rank[rank].static_bytes);
+	pp_json_uint(json, "live_bytes", dump->program->rank[rank].live_bytes);
+	pp_json_uint(json, "params", pp_rank_params(dump->program, rank));
+	pp_json_close(json);
+}
+
+static void json_proof(const struct pp_dump *dump, struct pp_json *json)
+{
+	const struct pp_stamp *stamp = &dump->program->stamp;
+	pp_json_open_array(json, "layouts_proven");
+	for (unsigned layout = 0; layout < PP_LAYOUT_COUNT; layout++)
+		if (stamp->layouts >> layout & 1)
+			pp_json_string(json, NULL, pp_layout_name[layout]);
+	pp_json_close(json);
+	pp_json_bool(json, "bits_fixed", stamp->bits_fixed);
+	if (!stamp->bits_fixed)
+		pp_json_string(json, "bits_reason", stamp->bits_reason);
+}
+
+void pp_emit_stats_json(const struct pp_dump *dump)
+{
+	const struct pp_program *program = dump->program;
+	const struct pp_sim *sim = dump->sim;
+	struct pp_json json = pp_json_begin(dump->out);
+	pp_json_open_object(&json, NULL);
+	pp_json_string(&json, "schema", "pipec.stats/1");
+	pp_json_string(&json, "program", dump->named->name);
+	if (program->schedule_name)
+		pp_json_string(&json, "schedule", program->schedule_name);
+	pp_json_uint(&json, "pp", program->ranks);
+	pp_json_uint(&json, "tp", program->tp);
+	pp_json_uint(&json, "dp", program->dp);
+	pp_json_uint(&json, "vpp", program->vpp);
+	pp_json_uint(&json, "stages", program->stage_count);
+	pp_json_uint(&json, "microbatches", program->microbatches);
+	pp_json_string(&json, "unit", "ns");
+	pp_json_uint(&json, "makespan", sim->makespan);
+	pp_json_uint(&json, "tail", sim->tail);
+	pp_json_uint(&json, "longest_span", sim->longest_span);
+	pp_json_uint(&json, "lower_bound", sim->bound);
+	pp_json_number(&json, "work", sim->work);
+	pp_json_number(&json, "bubble", sim->bubble);
+	pp_json_number(&json, "overhead", sim->overhead);
+	pp_json_number(&json, "span_bubble", sim->span_bubble);
+	pp_json_number(&json, "imbalance", sim->imbalance);
+	pp_json_number(&json, "flops", model_flops(dump));
+	pp_json_number(&json, "utilisation", utilisation(dump));
+	json_proof(dump, &json);
+	pp_json_open_array(&json, "ranks");
+	for (uint32_t rank = 0; rank < program->ranks; rank++)
+		if (dump->chosen[rank])
+			json_rank(dump, &json, rank);
+	pp_json_close(&json);
+	pp_json_close(&json);
+	fputc('\n', dump->out);
+}
