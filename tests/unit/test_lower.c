@@ -3,6 +3,7 @@
 #include "stream_judge.h"
 
 #include "codegen/lowering.h"
+#include "ir/simulate.h"
 
 /* ---- small cases, written out ----------------------------------------------------------------------------------- */
 
@@ -357,6 +358,9 @@ static void streams_take_the_ideal_time(void **state)
 		draw_program(&w);
 		uint64_t simulated = lower_for_time(&w);
 		uint64_t run = run_time(&w), ideal = ideal_time(&w);
+		struct pp_sim sim;
+		assert_true(pp_simulate(w.arena, &w.program, &w.program.programs[0], PP_LAYOUT_CHANNEL, false, &sim));
+		assert_int_equal(sim.makespan, simulated);
 		if (simulated != run || simulated != ideal)
 			fail_msg("seed %u: simulated %u, run %u, ideal %u", (unsigned)seed, (unsigned)simulated, (unsigned)run,
 			         (unsigned)ideal);
