@@ -99,6 +99,11 @@ static void use_operands(const struct plan *plan, struct rank_plan *rank, const 
 			use_slot(rank, instr->a[i], position);
 }
 
+static bool is_compute(const struct pp_instr *instr)
+{
+	return instr->op == PP_OP_FWD || instr->op == PP_OP_BWD || instr->op == PP_OP_BWDI || instr->op == PP_OP_BWDW;
+}
+
 static void find_lifetimes(const struct plan *plan, struct rank_plan *rank)
 {
 	const struct pp_program *program = plan->program;
@@ -107,9 +112,15 @@ static void find_lifetimes(const struct plan *plan, struct rank_plan *rank)
 	memset(rank->lifetime_of, 0xff, rank->table->slot_count * sizeof *rank->lifetime_of);
 	for (uint32_t index = 0; index < program->program_count; index++) {
 		const struct pp_stream *stream = &program->programs[index].streams[rank->rank];
+		const struct pp_instr *partner = NULL; /* may still run while the next compute op does */
 		for (uint32_t i = 0; i < stream->count; i++, rank->horizon++) {
 			const struct pp_instr *instr = &stream->items[i];
 			use_operands(plan, rank, instr, rank->horizon);
+			if (is_compute(instr)) {
+				if (partner)
+					use_operands(plan, rank, partner, rank->horizon);
+				partner = instr->flags & PP_PAIR ? instr : NULL;
+			}
 			if (instr->op == PP_OP_WAIT)
 				use_slot(rank, pp_waited_slot(program, &plan->posts[index], rank->rank, instr), rank->horizon);
 		}
