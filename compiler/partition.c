@@ -70,16 +70,26 @@ static uint64_t weight_of(const struct pp_spec *spec, const struct pp_stages *st
 	return 0;
 }
 
+static bool has_split_backward(const struct pp_schedule *schedule)
+{
+	for (uint32_t r = 0; r < schedule->ranks; r++)
+		for (uint32_t i = 0; i < schedule->rows[r].count; i++)
+			if (schedule->rows[r].actions[i].kind == PP_I)
+				return true;
+	return false;
+}
+
 static struct pp_balance_problem make_problem(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_schedule *schedule,
                                               const struct pp_stages *stages)
 {
 	uint32_t layers = spec->model.layer_count;
 	uint64_t *load = PP_NEW_ARRAY(arena, uint64_t, layers), *fixed = PP_NEW_ARRAY(arena, uint64_t, layers);
 	uint64_t *stash = PP_NEW_ARRAY(arena, uint64_t, layers), *cap = PP_NEW_ARRAY(arena, uint64_t, spec->parallel.pp);
+	bool split = has_split_backward(schedule);
 	for (uint32_t i = 0; i < layers; i++) {
 		load[i] = weight_of(spec, stages, i);
 		fixed[i] = layer_static_bytes(spec, stages, i);
-		stash[i] = stages->layers[i].stash_bytes;
+		stash[i] = stages->layers[i].stash_bytes + (split ? stages->layers[i].split_bytes : 0);
 	}
 	const struct pp_gpu *gpu = &spec->cluster.gpu;
 	for (uint32_t r = 0; r < spec->parallel.pp; r++)

@@ -1,0 +1,189 @@
+/* The passes in order. Each reads what earlier ones put into the unit and reports to unit->diag. */
+#include "pass.h"
+
+#include "codegen/layer.h"
+#include "codegen/lower.h"
+#include "codegen/plan_memory.h"
+#include "cost.h"
+#include "ir/program_text.h"
+#include "ir/verify.h"
+#include "partition.h"
+#include "schedule_make.h"
+#include "stages_print.h"
+
+#include <string.h>
+
+static bool run_parse(struct pp_unit *unit)
+{
+	unit->ast = pp_parse(unit->arena, unit->strings, unit->source, unit->diag);
+	return pp_diag_ok(unit->diag);
+}
+
+static void print_ast(const struct pp_unit *unit, FILE *out)
+{
+	pp_ast_print(unit->ast, out);
+}
+
+static bool run_resolve(struct pp_unit *unit)
+{
+	return pp_resolve(unit->arena, unit->strings, unit->sources, unit->ast, &unit->options, unit->diag, &unit->resolved);
+}
+
+static void print_spec(const struct pp_unit *unit, FILE *out)
+{
+	pp_spec_print(&unit->resolved.spec, out);
+}
+
+static bool run_schedule(struct pp_unit *unit)
+{
+	return pp_schedule_make(unit->arena, &unit->resolved, unit->sources, unit->diag, &unit->schedule) &&
+	       pp_schedule_check(unit->arena, &unit->schedule, unit->diag);
+}
+
+static void print_schedule(const struct pp_unit *unit, FILE *out)
+{
+	pp_schedule_print(&unit->schedule, out);
+}
+
+static bool run_partition(struct pp_unit *unit)
+{
+	if (!pp_layers_check(unit->arena, &unit->resolved.spec, unit->diag))
+		return false;
+	pp_cost_layers(unit->arena, &unit->resolved.spec, &unit->stages);
+	return pp_partition(unit->arena, &unit->resolved.spec, &unit->schedule, &unit->stages, unit->diag);
+}
+
+static void print_stages(const struct pp_unit *unit, FILE *out)
+{
+	pp_stages_print(unit->arena, &unit->resolved.spec, &unit->stages, out);
+}
+
+/* The program's frame: grid, devices, training settings; the tables come from the next passes. */
+static struct pp_program *program_frame(const struct pp_unit *unit)
+{
+	const struct pp_spec *spec = &unit->resolved.spec;
+	struct pp_program *program = PP_NEW(unit->arena, struct pp_program);
+	program->arena = unit->arena;
+	program->ranks = spec->parallel.pp;
+	program->tp = spec->parallel.tp;
+	program->dp = spec->parallel.dp;
+	program->vpp = spec->parallel.vpp;
+	program->stage_count = unit->schedule.stages;
+	program->microbatches = spec->microbatches;
+	program->rank = PP_NEW_ARRAY(unit->arena, struct pp_rank, program->ranks);
+	for (uint32_t r = 0; r < program->ranks; r++) {
+		struct pp_rank *rank = &program->rank[r];
+		rank->capacity = spec->cluster.gpu.memory;
+		rank->reserve = spec->cluster.gpu.reserve;
+		rank->node = r / spec->cluster.gpus;
+		rank->gpu = r % spec->cluster.gpus;
+	}
+	program->cost.memory_bandwidth = spec->cluster.gpu.bandwidth;
+	program->cost.peak_flops = spec->cluster.gpu.flops[spec->dtype];
+	program->cost.pair_permille = 1000;
+	program->train = spec->train;
+	program->schedule_name = unit->schedule.name;
+	program->source_name = unit->source->name;
+	program->source_text = unit->source->text;
+	program->tool_version = unit->tool_version;
+	return program;
+}
+
+/* Which phases the schedule uses for each stage. */
+static uint8_t *phases_used(struct pp_arena *arena, const struct pp_schedule *schedule)
+{
+	static const uint8_t phase_of[PP_ACTION_KINDS] = {
+	    [PP_F] = 1 << PP_PHASE_F, [PP_B] = 1 << PP_PHASE_B, [PP_I] = 1 << PP_PHASE_I, [PP_W] = 1 << PP_PHASE_W};
+	uint8_t *phases = PP_NEW_ARRAY(arena, uint8_t, schedule->stages);
+	for (uint32_t r = 0; r < schedule->ranks; r++)
+		for (uint32_t i = 0; i < schedule->rows[r].count; i++)
+			phases[schedule->rows[r].actions[i].stage] |= phase_of[schedule->rows[r].actions[i].kind];
+	return phases;
+}
+
+static bool run_bodies(struct pp_unit *unit)
+{
+	const struct pp_spec *spec = &unit->resolved.spec;
+	unit->program = program_frame(unit);
+	pp_tensors_build(unit->program, &spec->model, &unit->stages, (enum pp_dtype)spec->dtype);
+	pp_bodies_build(unit->program, spec, &unit->stages, phases_used(unit->arena, &unit->schedule));
+	return true;
+}
+
+static void print_program(const struct pp_unit *unit, FILE *out)
+{
+	pp_program_print(unit->program, out);
+}
+
+static bool run_lower(struct pp_unit *unit)
+{
+	return pp_lower(unit->program, &unit->resolved.spec, &unit->schedule, unit->diag);
+}
+
+static bool run_plan(struct pp_unit *unit)
+{
+	return pp_plan_memory(unit->program, unit->diag);
+}
+
+static bool run_verify(struct pp_unit *unit)
+{
+	return pp_verify(unit->program, &unit->program->stamp, unit->diag);
+}
+
+static bool run_simulate(struct pp_unit *unit)
+{
+	const struct pp_named_program *train = pp_program_find(unit->program, "train");
+	return pp_simulate(unit->arena, unit->program, train, PP_LAYOUT_CHANNEL, false, &unit->sim);
+}
+
+static void print_metrics(const struct pp_unit *unit, FILE *out)
+{
+	fprintf(out, "makespan_ns %llu\ntail_ns %llu\nbubble %.6f\n", (unsigned long long)unit->sim.makespan,
+	        (unsigned long long)unit->sim.tail, unit->sim.bubble);
+}
+
+static bool run_asserts(struct pp_unit *unit)
+{
+	const struct pp_program *program = unit->program;
+	struct pp_metrics metrics = {
+	    .bubble = unit->sim.bubble,
+	    .span_bubble = unit->sim.span_bubble,
+	    .time_per_step = (double)(unit->sim.makespan + unit->sim.tail) / 1e9,
+	    .imbalance = unit->sim.imbalance,
+	};
+	uint64_t flops = 0;
+	for (uint32_t s = 0; s < program->stage_count; s++)
+		flops += program->stages[s].flops[PP_PHASE_F] + program->stages[s].flops[PP_PHASE_I] + program->stages[s].flops[PP_PHASE_W];
+	for (uint32_t r = 0; r < program->ranks; r++)
+		if ((double)program->rank[r].arena_bytes > metrics.peak_memory)
+			metrics.peak_memory = (double)program->rank[r].arena_bytes;
+	double capacity = metrics.time_per_step * (double)program->cost.peak_flops * program->ranks;
+	metrics.mfu = capacity > 0 ? (double)flops * program->microbatches / capacity : 0;
+	return pp_asserts_check(unit->arena, &unit->resolved, &metrics, unit->diag);
+}
+
+const struct pp_pass_info pp_passes[PP_PASS_COUNT] = {
+#define PP_PASS(name, level, print, summary) [PP_PASS_##name] = {#name, level, summary, run_##name, print_##print},
+#include "passes.def"
+#undef PP_PASS
+};
+
+enum pp_pass pp_pass_of_level(const char *level)
+{
+	for (unsigned i = 0; i < PP_PASS_COUNT; i++)
+		if (*pp_passes[i].level && strcmp(pp_passes[i].level, level) == 0)
+			return (enum pp_pass)i;
+	return PP_PASS_COUNT;
+}
+
+bool pp_compile(struct pp_unit *unit, enum pp_pass last, void (*after)(const struct pp_unit *, enum pp_pass, void *), void *context)
+{
+	for (unsigned i = 0; i <= (unsigned)last && i < PP_PASS_COUNT; i++) {
+		bool ok = pp_passes[i].run(unit);
+		if (after && (ok || i == PP_PASS_verify)) /* a refused program is worth seeing */
+			after(unit, (enum pp_pass)i, context);
+		if (!ok || !pp_diag_ok(unit->diag))
+			return false;
+	}
+	return true;
+}

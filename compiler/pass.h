@@ -1,0 +1,57 @@
+/* The pass pipeline: one table (passes.def), one unit of compilation that the passes fill in, one driver. */
+#ifndef PP_PASS_H
+#define PP_PASS_H
+
+#include "resolve.h"
+
+#include "grammar/ast.h"
+#include "ir/diag.h"
+#include "ir/program.h"
+#include "ir/schedule.h"
+#include "ir/simulate.h"
+#include "ir/stages.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+
+/* One compilation. The caller sets the first group; each pass fills in what its line in passes.def says. */
+struct pp_unit {
+	struct pp_arena *arena;
+	struct pp_strtab *strings;
+	struct pp_sources *sources;
+	struct pp_diag *diag;
+	const struct pp_source *source; /* the .pipe text */
+	struct pp_resolve_options options;
+	const char *tool_version;
+
+	struct pp_ast *ast;
+	struct pp_resolved resolved;
+	struct pp_schedule schedule;
+	struct pp_stages stages;
+	struct pp_program *program;
+	struct pp_sim sim;
+};
+
+enum pp_pass {
+#define PP_PASS(name, level, print, summary) PP_PASS_##name,
+#include "passes.def"
+#undef PP_PASS
+	PP_PASS_COUNT
+};
+
+struct pp_pass_info {
+	const char *name, *level, *summary;
+	bool (*run)(struct pp_unit *unit);                      /* false: errors are in unit->diag */
+	void (*print)(const struct pp_unit *unit, FILE *out);   /* the state after the pass as text */
+};
+
+extern const struct pp_pass_info pp_passes[PP_PASS_COUNT];
+
+/* Run passes up to and including `last`. After each pass `after` (may be NULL) is called, for --dump-after. False as
+ * soon as a pass reports errors. */
+bool pp_compile(struct pp_unit *unit, enum pp_pass last, void (*after)(const struct pp_unit *, enum pp_pass, void *), void *context);
+
+/* The pass that makes a level of --emit, or PP_PASS_COUNT. */
+enum pp_pass pp_pass_of_level(const char *level);
+
+#endif

@@ -1,0 +1,408 @@
+/* pipec: the command line of the compiler. Subcommands, options, exit codes; everything else is in the passes. */
+#include "library.h"
+#include "pass.h"
+
+#include "codegen/plan_memory.h"
+#include "ir/file.h"
+#include "ir/image.h"
+#include "ir/options.h"
+#include "ir/program_text.h"
+#include "ir/status.h"
+#include "ir/verify.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum command { BUILD = 1, CHECK = 2, VERIFY = 4, SPECS = BUILD | CHECK, ALL = BUILD | CHECK | VERIFY };
+enum color { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER };
+
+#define EMIT_LEVELS "ast|spec|stages|schedule|program"
+
+struct settings {
+	const char *output, *schedule, *dump_after;
+	unsigned emit; /* 1 + position in EMIT_LEVELS, 0: write an image */
+	struct pp_option_list defines, sets, folders;
+	bool quiet, verbose, warnings_are_errors;
+	unsigned diagnostics; /* enum pp_diag_format */
+	unsigned color;
+};
+
+static const struct pp_option options[] = {
+    {"output", 'o', PP_OPTION_TEXT, "FILE", offsetof(struct settings, output), "image to write (default: the spec's name with .ppx, here; - is stdout)", .commands = BUILD},
+    {"emit", 0, PP_OPTION_CHOICE, "none|" EMIT_LEVELS, offsetof(struct settings, emit), "print that level as text instead of writing an image", .commands = BUILD},
+    {"schedule", 0, PP_OPTION_TEXT, "NAME", offsetof(struct settings, schedule), "use this schedule of the file, or a library policy", .commands = SPECS},
+    {"define", 'D', PP_OPTION_LIST, "NAME=VALUE", offsetof(struct settings, defines), "set a parameter of the spec", .commands = SPECS},
+    {"set", 0, PP_OPTION_LIST, "BLOCK.ATTR=VALUE", offsetof(struct settings, sets), "override an attribute for an experiment", .commands = SPECS},
+    {"include", 'I', PP_OPTION_LIST, "FOLDER", offsetof(struct settings, folders), "look here for imported files", .commands = SPECS},
+    {"dump-after", 0, PP_OPTION_TEXT, "PASS|all", offsetof(struct settings, dump_after), "print the state after a pass on stderr (for developers)", .commands = SPECS},
+    {"werror", 'W', PP_OPTION_FLAG, NULL, offsetof(struct settings, warnings_are_errors), "warnings are errors", .commands = SPECS},
+    {"diagnostics", 0, PP_OPTION_CHOICE, "human|short|json", offsetof(struct settings, diagnostics), "form of the messages", .commands = ALL},
+    {"color", 0, PP_OPTION_CHOICE, "auto|always|never", offsetof(struct settings, color), "color of the messages", .commands = ALL},
+    {"quiet", 'q', PP_OPTION_FLAG, NULL, offsetof(struct settings, quiet), "no summary line", .commands = ALL},
+    {"verbose", 'v', PP_OPTION_FLAG, NULL, offsetof(struct settings, verbose), "say what each pass did", .commands = ALL},
+};
+
+enum { OPTION_COUNT = sizeof options / sizeof *options };
+
+static const char examples[] =
+    "pipec build model.pipe                     compile to model.ppx, proof included\n"
+    "pipec build model.pipe -D pp=8 -o a.ppx    set a parameter of the spec\n"
+    "pipec build --emit=stages model.pipe       which layers on which rank, and why\n"
+    "pipec check *.pipe                         every pass and the proof, no output file\n"
+    "pipec verify model.ppx streams.pps         prove programs again, however they were made\n";
+
+static void out_of_memory(size_t wanted)
+{
+	fprintf(stderr, "pipec: out of memory (%zu more bytes wanted)\n", wanted);
+	_exit(PP_EXIT_ENVIRONMENT);
+}
+
+/* One file's compilation: its own arena, sources and messages. */
+struct job {
+	struct pp_unit unit;
+	const struct settings *settings;
+};
+
+static bool use_color(const struct settings *settings)
+{
+	const char *term = getenv("TERM"), *no_color = getenv("NO_COLOR");
+	if (settings->color != COLOR_AUTO)
+		return settings->color == COLOR_ALWAYS;
+	return isatty(STDERR_FILENO) && !(no_color && *no_color) && !(term && strcmp(term, "dumb") == 0);
+}
+
+static int fail(const struct pp_status *status)
+{
+	fprintf(stderr, "pipec: %s\n", status->text);
+	return status->code;
+}
+
+static void job_open(struct job *job, const struct settings *settings)
+{
+	struct pp_arena *arena = pp_arena_create(out_of_memory);
+	*job = (struct job){.settings = settings};
+	job->unit.arena = arena;
+	job->unit.strings = pp_strtab_create(arena);
+	job->unit.sources = pp_sources_create(arena);
+	job->unit.diag = pp_diag_create(arena, job->unit.sources);
+	job->unit.tool_version = "pipec " PP_VERSION;
+	if (settings->warnings_are_errors)
+		pp_diag_warnings_are_errors(job->unit.diag);
+	job->unit.options = (struct pp_resolve_options){
+	    .defines = settings->defines.items,
+	    .define_count = settings->defines.count,
+	    .sets = settings->sets.items,
+	    .set_count = settings->sets.count,
+	    .folders = settings->folders.items,
+	    .folder_count = settings->folders.count,
+	    .schedule = settings->schedule,
+	    .library = pp_library,
+	    .library_count = pp_library_count,
+	};
+}
+
+/* Print the messages; the exit code of a job that got this far. */
+static int job_close(struct job *job, bool ok)
+{
+	const struct settings *settings = job->settings;
+	pp_diag_print(job->unit.diag, stderr, (enum pp_diag_format)settings->diagnostics, use_color(settings));
+	bool clean = ok && pp_diag_ok(job->unit.diag);
+	pp_arena_destroy(job->unit.arena);
+	return clean ? PP_EXIT_OK : PP_EXIT_REJECTED;
+}
+
+static bool load(struct job *job, const char *path, const unsigned char **bytes, size_t *length, struct pp_status *status)
+{
+	char *text;
+	if (!pp_file_read(job->unit.arena, path, &text, length, status))
+		return false;
+	*bytes = (const unsigned char *)text;
+	job->unit.source = pp_sources_add(job->unit.sources, strcmp(path, "-") == 0 ? "<stdin>" : path, text, *length);
+	return job->unit.source || pp_fail(status, PP_EXIT_ENVIRONMENT, "%s is too large", path);
+}
+
+/* ---- summary ---------------------------------------------------------------------------------------------- */
+
+static uint32_t fullest_rank(const struct pp_program *program)
+{
+	uint32_t rank = 0;
+	for (uint32_t r = 1; r < program->ranks; r++)
+		if (program->rank[r].arena_bytes > program->rank[rank].arena_bytes)
+			rank = r;
+	return rank;
+}
+
+static void print_bytes(FILE *out, uint64_t bytes)
+{
+	static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+	double value = (double)bytes;
+	unsigned unit = 0;
+	while (value >= 1024 && unit < 4) {
+		value /= 1024;
+		unit++;
+	}
+	fprintf(out, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
+}
+
+static void print_proof(FILE *out, const struct pp_stamp *stamp)
+{
+	if (stamp->layouts == (1u << PP_LAYOUT_COUNT) - 1) {
+		fputs("proven: no deadlock in any queue layout", out);
+		return;
+	}
+	fputs("proven: no deadlock in queue layouts", out);
+	for (unsigned i = 0; i < PP_LAYOUT_COUNT; i++)
+		if (stamp->layouts >> i & 1)
+			fprintf(out, " %s", pp_layout_name[i]);
+}
+
+static void print_summary(FILE *out, const char *name, const struct pp_program *program, const struct pp_sim *sim)
+{
+	uint32_t rank = fullest_rank(program);
+	fprintf(out, "%s: %u ranks = tp %u x pp %u x dp %u, %u stages, m = %u", name, program->ranks * program->tp * program->dp, program->tp,
+	        program->ranks, program->dp, program->stage_count, program->microbatches);
+	if (program->schedule_name)
+		fprintf(out, ", %s", program->schedule_name);
+	fprintf(out, "; bubble %.1f %% of the step; peak ", 100 * sim->bubble);
+	print_bytes(out, program->rank[rank].arena_bytes);
+	fprintf(out, " (rank %u); ", rank);
+	print_proof(out, &program->stamp);
+	fputc('\n', out);
+}
+
+/* ---- build, check ------------------------------------------------------------------------------------------ */
+
+static void dump(const struct pp_unit *unit, enum pp_pass pass, void *context)
+{
+	const struct settings *settings = context;
+	const struct pp_pass_info *info = &pp_passes[pass];
+	if (settings->verbose)
+		fprintf(stderr, "pipec: %s: %s\n", info->name, info->summary);
+	const char *wanted = settings->dump_after;
+	if (wanted && (strcmp(wanted, "all") == 0 || strcmp(wanted, info->name) == 0)) {
+		fprintf(stderr, "; after %s\n", info->name);
+		info->print(unit, stderr);
+	}
+}
+
+static bool known_pass(const char *name)
+{
+	if (strcmp(name, "all") == 0)
+		return true;
+	for (unsigned i = 0; i < PP_PASS_COUNT; i++)
+		if (strcmp(pp_passes[i].name, name) == 0)
+			return true;
+	fprintf(stderr, "pipec: --dump-after=%s: no such pass; passes are", name);
+	for (unsigned i = 0; i < PP_PASS_COUNT; i++)
+		fprintf(stderr, " %s", pp_passes[i].name);
+	fputc('\n', stderr);
+	return false;
+}
+
+/* "dir/model.pipe" -> "model.ppx" in the current folder. */
+static const char *default_output(struct pp_arena *arena, const char *path)
+{
+	const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+	const char *dot = strrchr(base, '.');
+	size_t length = dot && dot != base ? (size_t)(dot - base) : strlen(base);
+	if (strcmp(path, "-") == 0)
+		return "out.ppx";
+	return pp_arena_printf(arena, "%.*s.ppx", (int)length, base);
+}
+
+/* Text that starts with the line `pps N` is a program, not a spec. */
+static bool is_program_text(const struct pp_source *source)
+{
+	const char *text = source->text;
+	while (*text == ';' || *text == '\n' || *text == '\r' || *text == ' ') {
+		if (*text == ';')
+			text += strcspn(text, "\n");
+		else
+			text++;
+	}
+	return strncmp(text, "pps ", 4) == 0;
+}
+
+static bool assemble(struct job *job)
+{
+	struct pp_unit *unit = &job->unit;
+	unit->program = pp_program_read(unit->arena, unit->source, unit->diag);
+	if (!unit->program || !pp_plan_memory(unit->program, unit->diag) ||
+	    !pp_verify(unit->program, &unit->program->stamp, unit->diag))
+		return false;
+	const struct pp_named_program *train = pp_program_find(unit->program, "train");
+	return !train || pp_simulate(unit->arena, unit->program, train, PP_LAYOUT_CHANNEL, false, &unit->sim);
+}
+
+static int emit_level(struct job *job, enum pp_pass pass)
+{
+	struct pp_unit *unit = &job->unit;
+	bool program_text = is_program_text(unit->source);
+	if (program_text && pass != PP_PASS_verify) {
+		fprintf(stderr, "pipec: %s is a program text: it has no level but `program`\n", unit->source->name);
+		pp_arena_destroy(unit->arena);
+		return PP_EXIT_USAGE;
+	}
+	bool ok = program_text ? assemble(job) : pp_compile(unit, pass, dump, (void *)(uintptr_t)job->settings);
+	if (ok)
+		pp_passes[pass].print(unit, stdout);
+	return job_close(job, ok);
+}
+
+static int write_image(struct job *job, const char *path)
+{
+	struct pp_status status;
+	unsigned char *bytes;
+	size_t length;
+	const char *output = job->settings->output ? job->settings->output : default_output(job->unit.arena, path);
+	pp_image_write(job->unit.program, &bytes, &length);
+	if (!pp_file_write(output, bytes, length, &status)) {
+		job_close(job, true);
+		return fail(&status);
+	}
+	return PP_EXIT_OK;
+}
+
+static int build_file(const struct settings *settings, const char *path, enum command command)
+{
+	struct job job;
+	struct pp_status status;
+	const unsigned char *bytes;
+	size_t length;
+	job_open(&job, settings);
+	if (!load(&job, path, &bytes, &length, &status)) {
+		pp_arena_destroy(job.unit.arena);
+		return fail(&status);
+	}
+	if (command == BUILD && settings->emit) {
+		static const char *const levels[] = {"ast", "spec", "stages", "schedule", "program"};
+		return emit_level(&job, pp_pass_of_level(levels[settings->emit - 1]));
+	}
+	bool ok = is_program_text(job.unit.source) ? assemble(&job)
+	                                           : pp_compile(&job.unit, PP_PASS_asserts, dump, (void *)(uintptr_t)settings);
+	if (ok && command == BUILD) {
+		int code = write_image(&job, path);
+		if (code)
+			return code;
+	}
+	if (ok && !settings->quiet)
+		print_summary(stderr, job.unit.source->name, job.unit.program, &job.unit.sim);
+	return job_close(&job, ok);
+}
+
+/* ---- verify -------------------------------------------------------------------------------------------------- */
+
+static int verify_file(const struct settings *settings, const char *path)
+{
+	struct job job;
+	struct pp_status status;
+	const unsigned char *bytes;
+	size_t length;
+	job_open(&job, settings);
+	struct pp_unit *unit = &job.unit;
+	if (!load(&job, path, &bytes, &length, &status)) {
+		pp_arena_destroy(unit->arena);
+		return fail(&status);
+	}
+	if (pp_image_magic(bytes, length)) {
+		unit->program = pp_image_read(unit->arena, path, bytes, length, &status);
+		if (!unit->program) {
+			pp_arena_destroy(unit->arena);
+			return fail(&status);
+		}
+	} else if (is_program_text(unit->source)) {
+		unit->program = pp_program_read(unit->arena, unit->source, unit->diag);
+	} else {
+		pp_arena_destroy(unit->arena);
+		fprintf(stderr, "pipec: %s is neither an image (.ppx) nor a program text (first line `pps 1`); specs are proven by `pipec check`\n", path);
+		return PP_EXIT_REJECTED;
+	}
+	struct pp_stamp stamp = {0};
+	bool ok = unit->program && pp_verify(unit->program, &stamp, unit->diag);
+	if (ok) {
+		uint64_t instructions = 0;
+		for (uint32_t i = 0; i < unit->program->program_count; i++)
+			for (uint32_t r = 0; r < unit->program->ranks; r++)
+				instructions += unit->program->programs[i].streams[r].count;
+		printf("%s: ", path);
+		print_proof(stdout, &stamp);
+		printf("; %" PRIu64 " instructions on %u ranks; bits: %s%s%s\n", instructions, unit->program->ranks,
+		       stamp.bits_fixed ? "fixed" : "order-dependent", stamp.bits_fixed ? "" : ": ", stamp.bits_fixed ? "" : stamp.bits_reason);
+	}
+	return job_close(&job, ok);
+}
+
+/* ---- main ------------------------------------------------------------------------------------------------------ */
+
+static void print_help(enum command command, FILE *out)
+{
+	fputs(examples, out);
+	fputs("\ncommands: build, check, verify\noptions:\n", out);
+	pp_options_help(options, OPTION_COUNT, command, out);
+	fputs("\nexit: 0 ok, 1 rejected, 2 usage, 3 environment\n", out);
+}
+
+static int run_command(enum command command, const struct settings *settings, const struct pp_option_list *files)
+{
+	int worst = PP_EXIT_OK;
+	for (size_t i = 0; i < files->count; i++) {
+		int code = command == VERIFY ? verify_file(settings, files->items[i]) : build_file(settings, files->items[i], command);
+		worst = code > worst ? code : worst;
+	}
+	return worst;
+}
+
+static int parse_and_run(struct pp_arena *arena, enum command command, const char *tool, int argc, char **argv)
+{
+	struct settings settings = {0};
+	struct pp_arguments arguments = {0};
+	struct pp_status status;
+	if (!pp_options_parse(arena, tool, options, OPTION_COUNT, command, argc, argv, &settings, &arguments, &status))
+		return fail(&status);
+	if (arguments.help) {
+		print_help(command, stdout);
+		return PP_EXIT_OK;
+	}
+	if (arguments.version) {
+		puts("pipec " PP_VERSION);
+		return PP_EXIT_OK;
+	}
+	if (settings.dump_after && !known_pass(settings.dump_after))
+		return PP_EXIT_USAGE;
+	if (arguments.operands.count == 0) {
+		fprintf(stderr, "%s: no file given; see %s --help\n", tool, tool);
+		return PP_EXIT_USAGE;
+	}
+	if (command == BUILD && arguments.operands.count > 1) {
+		fprintf(stderr, "%s: one file at a time; `pipec check` takes several\n", tool);
+		return PP_EXIT_USAGE;
+	}
+	return run_command(command, &settings, &arguments.operands);
+}
+
+int main(int argc, char **argv)
+{
+	static const char commands[] = "build|check|verify";
+	static const enum command bits[] = {BUILD, CHECK, VERIFY};
+	if (argc < 2) {
+		print_help(ALL, stderr);
+		return PP_EXIT_USAGE;
+	}
+	struct pp_arena *arena = pp_arena_create(out_of_memory);
+	int code, which = pp_choice_find(commands, argv[1]);
+	if (which >= 0) {
+		code = parse_and_run(arena, bits[which], pp_arena_printf(arena, "pipec %s", argv[1]), argc - 1, argv + 1);
+	} else if (argv[1][0] == '-' && argv[1][1] && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+	                                                strcmp(argv[1], "-V") == 0 || strcmp(argv[1], "--version") == 0)) {
+		code = parse_and_run(arena, ALL, "pipec", argc, argv);
+	} else {
+		const char *near = pp_choice_nearest(arena, commands, argv[1]);
+		fprintf(stderr, "pipec: `%s` is no command; commands are build, check, verify%s%s%s\n", argv[1], near ? "; did you mean `" : "",
+		        near ? near : "", near ? "`?" : "");
+		code = PP_EXIT_USAGE;
+	}
+	pp_arena_destroy(arena);
+	return code;
+}
