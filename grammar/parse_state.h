@@ -4,6 +4,9 @@
 
 #include "ast.h"
 
+/* After so many errors reading stops: messages take memory, and only the first 20 are shown. */
+enum { PP_MISTAKES_LIMIT = 1000 };
+
 /* An open ( [ or {. */
 struct pp_bracket {
 	struct pp_span span;

@@ -60,6 +60,8 @@ int pp_yylex(PP_YYSTYPE *value, struct pp_span *span, struct pp_parse *parse)
 	parse->tokens[1] = parse->tokens[0];
 	parse->tokens[0] = (struct pp_token_place){token, *span};
 	keep_brackets(parse, token, *span);
+	if (pp_diag_errors(parse->diag) >= PP_MISTAKES_LIMIT)
+		parse->stopped = true;
 	return parse->stopped ? T_YYEOF : token;
 }
 

@@ -105,6 +105,20 @@ static void long_and_flat(void **state)
 	assert_accepted("", "\n", 1 << 20, "");
 }
 
+/* Errors without end: reading stops. */
+static void wrong_everywhere(void **state)
+{
+	(void)state;
+	static const char *const middles[] = {"@ ", "a = 1\n", "4Gb ", "// \n", ") ", "param ", "{ 1 } ", "\"\n"};
+	for (size_t i = 0; i < sizeof middles / sizeof middles[0]; i++) {
+		char *text = repeated("m { ", middles[i], 200000, "");
+		struct parsed p = parse_text(text);
+		assert_in_range(pp_diag_errors(p.diag), 1, 1001);
+		parsed_free(&p);
+		free(text);
+	}
+}
+
 static void cut_off(void **state)
 {
 	(void)state;
@@ -223,7 +237,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(too_deep), cmocka_unit_test(just_deep_enough), cmocka_unit_test(long_and_flat),
-	    cmocka_unit_test(cut_off),  cmocka_unit_test(random_tokens),    cmocka_unit_test(damaged_specs),
+	    cmocka_unit_test(cut_off), cmocka_unit_test(wrong_everywhere),  cmocka_unit_test(random_tokens),    cmocka_unit_test(damaged_specs),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
