@@ -187,6 +187,21 @@ static bool joint_agrees(struct pp_proof *proof, struct pp_joint *joint, uint32_
 	return false;
 }
 
+/* The first member that does not post a collective. */
+static uint32_t absent_member(const struct pp_proof *proof, uint32_t joint)
+{
+	const struct pp_group *group = &proof->program->groups[proof->joints[joint].group];
+	for (uint32_t i = 0; i < group->member_count; i++) {
+		const struct pp_rank_proof *rank = &proof->rank[group->members[i]];
+		bool posts = false;
+		for (uint32_t k = 0; k < rank->tail_count; k++)
+			posts |= rank->tail[k].joint == joint;
+		if (!posts)
+			return group->members[i];
+	}
+	return PP_NULL;
+}
+
 static bool joints_agree(struct pp_proof *proof)
 {
 	bool good = true;
@@ -205,6 +220,9 @@ static bool joints_agree(struct pp_proof *proof)
 		                                            "is collective %" PRIu32 " of group g%" PRIu32
 		                                            ", which only %" PRIu32 " of %" PRIu32 " members post",
 		                                            joint->sequence, joint->group, joint->posted, joint->members);
+		uint32_t absent = absent_member(proof, j);
+		if (absent != PP_NULL)
+			pp_note(message, "rank %" PRIu32 " does not", absent);
 		pp_help(message, "every member of a group issues the same collectives in the same order");
 	}
 	return good;

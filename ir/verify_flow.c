@@ -221,8 +221,15 @@ static bool stash_absent(const struct flow *f, const struct pp_instr *instr, uin
 	return slot == PP_NULL && (f->proof->forward_only || f->proof->program->stages[instr->stage].stash_bytes == 0);
 }
 
-static const char *const progress_text[] = {"before its forward", "after its forward", "after its input gradient",
-                                            "after its backward"};
+/* Why an op that wants to find `from` and leave `to` may not run when it finds `found`. */
+static const char *misplaced(uint8_t from, uint8_t to, uint8_t found)
+{
+	if (found >= to)
+		return "runs a second time";
+	if (found > from)
+		return "comes on top of `bwdi`: the gradient would count twice";
+	return found == RAN_NOTHING ? "runs before its forward" : "runs before its input gradient";
+}
 
 /* V1: the op runs on its stage's rank, once, after what must precede it. */
 static bool step(struct flow *f, const struct pp_instr *instr, uint8_t from, uint8_t to)
@@ -245,9 +252,7 @@ static bool step(struct flow *f, const struct pp_instr *instr, uint8_t from, uin
 		*progress = to;
 		return true;
 	}
-	struct pp_message *message = flow_error(
-	    f, "V1",
-	    pp_arena_printf(f->proof->arena, "runs %s", *progress >= to ? "a second time" : progress_text[*progress]));
+	struct pp_message *message = flow_error(f, "V1", misplaced(from, to, *progress));
 	for (uint32_t i = 0; i < f->at; i++) {
 		const struct pp_instr *other = pp_proof_instr(f->proof, f->rank, i);
 		if (pp_is_compute(other) && other->stage == instr->stage && other->mb == instr->mb)
@@ -507,6 +512,8 @@ static bool nothing_left(struct flow *f)
 	for (uint32_t i = 0; i < f->memory->slot_count; i++) {
 		if (f->value[i].state == HOLDS_NOTHING)
 			continue;
+		if (!pp_prove_backwards(f->proof, f->rank, f->progress))
+			return false; /* what is missing explains what is left */
 		f->at = f->value[i].writer;
 		flow_error(
 		    f, "V5",
@@ -571,5 +578,5 @@ bool pp_prove_flow(struct pp_proof *proof)
 	bool good = true;
 	for (f.rank = 0; f.rank < program->ranks; f.rank++)
 		good &= flow_rank(&f);
-	return good && pp_prove_backwards(proof, f.progress);
+	return good && pp_prove_backwards(proof, PP_NULL, f.progress);
 }

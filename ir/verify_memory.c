@@ -258,6 +258,23 @@ static const char *contents(struct pp_arena *arena, const struct pp_rank *rank)
 	return text;
 }
 
+/* Most forwards of the first program whose backward is still to come, and the instruction that makes it so many. */
+static uint32_t most_in_flight(const struct pp_program *program, uint32_t r, uint32_t *at)
+{
+	uint32_t now = 0, most = 0;
+	const struct pp_stream *stream = &program->programs[0].streams[r];
+	for (uint32_t i = 0; i < stream->count; i++) {
+		uint8_t op = stream->items[i].op;
+		if (op == PP_OP_FWD && ++now > most) {
+			most = now;
+			*at = i;
+		} else if ((op == PP_OP_BWD || op == PP_OP_BWDW) && now > 0) {
+			now--;
+		}
+	}
+	return most;
+}
+
 static bool fits(const struct pp_program *program, uint32_t r, struct pp_arena *scratch, struct pp_diag *diag)
 {
 	const struct pp_rank *rank = &program->rank[r];
@@ -267,7 +284,10 @@ static bool fits(const struct pp_program *program, uint32_t r, struct pp_arena *
 	struct pp_message *message = pp_error(diag, "V9", PP_NO_SPAN, "rank %" PRIu32 " needs %s of %s (%s over)", r,
 	                                      bytes_text(scratch, rank->arena_bytes), bytes_text(scratch, usable),
 	                                      bytes_text(scratch, rank->arena_bytes - usable));
+	uint32_t at = 0, most = program->program_count ? most_in_flight(program, r, &at) : 0;
 	pp_note(message, "%s", contents(scratch, rank));
+	if (most)
+		pp_note(message, "at most %" PRIu32 " forwards in flight, from instruction %" PRIu32 " on", most, at);
 	if (rank->reserve)
 		pp_note(message, "the device has %s, of which %s are reserved", bytes_text(scratch, rank->capacity),
 		        bytes_text(scratch, rank->reserve));

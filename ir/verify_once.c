@@ -41,10 +41,12 @@ bool pp_prove_forwards(struct pp_proof *proof)
 	return true;
 }
 
-bool pp_prove_backwards(struct pp_proof *proof, const uint8_t *progress)
+bool pp_prove_backwards(struct pp_proof *proof, uint32_t rank, const uint8_t *progress)
 {
 	const struct pp_program *program = proof->program;
 	for (uint32_t s = 0; s < program->stage_count && !proof->forward_only; s++) {
+		if (rank != PP_NULL && program->stages[s].rank != rank)
+			continue;
 		const uint8_t *row = &progress[(size_t)s * program->microbatches];
 		for (uint32_t m = 0; m < program->microbatches; m++) {
 			if (row[m] == RAN_ALL)

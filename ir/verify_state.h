@@ -94,9 +94,9 @@ bool pp_prove_grad(struct pp_proof *proof);
 enum { RAN_NOTHING, RAN_FORWARD, RAN_INPUT_GRAD, RAN_ALL };
 
 /* V1: before anything is sized by stages * microbatches, there must be as many forwards; at the end every (stage, mb)
- * must have run all. */
+ * must have run all (`rank`: only those on it; PP_NULL: everywhere). */
 bool pp_prove_forwards(struct pp_proof *proof);
-bool pp_prove_backwards(struct pp_proof *proof, const uint8_t *progress);
+bool pp_prove_backwards(struct pp_proof *proof, uint32_t rank, const uint8_t *progress);
 
 /* One rendezvous run under a layout; on failure reports V4 unless `quiet`. */
 bool pp_prove_layout(struct pp_proof *proof, enum pp_layout layout, bool quiet);
