@@ -1,8 +1,8 @@
 /* Reductions in member order over MPI point-to-point.
  *
- * Member i receives the partial sum of members 0 .. i-1 for a piece, adds its own, and passes it to member i+1; the last
- * member has the total of that piece and passes it down again. While piece k goes down, piece k+1 goes up. So every
- * element is ((s0 + s1) + s2) + …, computed once, and all members hold the same bits.
+ * Member i receives the partial sum of members 0 .. i-1 for a piece, adds its own, and passes it to member i+1; the
+ * last member has the total of that piece and passes it down again. While piece k goes down, piece k+1 goes up. So
+ * every element is ((s0 + s1) + s2) + …, computed once, and all members hold the same bits.
  *
  * Requires: all members post the same reductions of a group in the same order. */
 #include "collective_mpi.h"
@@ -53,7 +53,8 @@ static int step_up(struct pp_mpi_line *line, const struct pp_mpi_reduction *post
 		if (error != MPI_SUCCESS || !done)
 			return error;
 		up->receiving = false;
-		pp_transport_sum(post->dtype, post->to + start, line->piece, post->from + start, (size_t)bytes / pp_dtype_size[post->dtype]);
+		pp_transport_sum(post->dtype, post->to + start, line->piece, post->from + start,
+		                 (size_t)bytes / pp_dtype_size[post->dtype]);
 	} else {
 		memmove(post->to + start, post->from + start, (size_t)bytes);
 	}

@@ -26,7 +26,7 @@ struct pp_mpi_leg {
 struct pp_mpi_line {
 	MPI_Comm comm;
 	int tag;
-	int before, after; /* neighbouring members' ranks, -1 at the ends */
+	int before, after;              /* neighbouring members' ranks, -1 at the ends */
 	struct pp_mpi_reduction *posts; /* ring */
 	uint32_t capacity;
 	uint64_t posted, done;

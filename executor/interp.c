@@ -107,16 +107,24 @@ static void call(struct pp_interp *interp, const struct pp_instr *instr, enum pp
 
 static bool run_FWD(struct pp_interp *interp, const struct pp_instr *instr)
 {
-	struct pp_call operands = {
-	    .in = instr->a[0], .aux = instr->a[1], .out = instr->a[2], .stash = instr->a[3], .dout = PP_NULL, .din = PP_NULL};
+	struct pp_call operands = {.in = instr->a[0],
+	                           .aux = instr->a[1],
+	                           .out = instr->a[2],
+	                           .stash = instr->a[3],
+	                           .dout = PP_NULL,
+	                           .din = PP_NULL};
 	call(interp, instr, PP_PHASE_F, &operands);
 	return true;
 }
 
 static void call_backward(struct pp_interp *interp, const struct pp_instr *instr, enum pp_phase phase)
 {
-	struct pp_call operands = {
-	    .in = PP_NULL, .aux = instr->a[0], .out = PP_NULL, .stash = instr->a[1], .dout = instr->a[2], .din = instr->a[3]};
+	struct pp_call operands = {.in = PP_NULL,
+	                           .aux = instr->a[0],
+	                           .out = PP_NULL,
+	                           .stash = instr->a[1],
+	                           .dout = instr->a[2],
+	                           .din = instr->a[3]};
 	call(interp, instr, phase, &operands);
 }
 
@@ -142,7 +150,8 @@ static bool run_BWDW(struct pp_interp *interp, const struct pp_instr *instr)
 
 static bool run_LOAD(struct pp_interp *interp, const struct pp_instr *instr)
 {
-	return pp_data_fill(interp->data, interp->step - 1, instr->mb, (enum pp_load)instr->sub, interp->slots[instr->a[0]], interp->status);
+	return pp_data_fill(interp->data, interp->step - 1, instr->mb, (enum pp_load)instr->sub, interp->slots[instr->a[0]],
+	                    interp->status);
 }
 
 /* ---- step tail --------------------------------------------------------------------------------------- */
@@ -184,8 +193,8 @@ static uint32_t scale_slot(const struct pp_rank *rank)
 static bool run_OPT(struct pp_interp *interp, const struct pp_instr *instr)
 {
 	const struct pp_hyper *hyper = &interp->program->train.hypers[instr->mb];
-	interp->device_ops->opt(interp->device, (enum pp_optimizer)instr->sub, hyper, interp->lr, interp->step, instr->a[0], instr->a[1], instr->a[2],
-	                        instr->a[3], interp->scale);
+	interp->device_ops->opt(interp->device, (enum pp_optimizer)instr->sub, hyper, interp->lr, interp->step, instr->a[0],
+	                        instr->a[1], instr->a[2], instr->a[3], interp->scale);
 	return true;
 }
 
@@ -224,7 +233,9 @@ bool pp_interp_step(struct pp_interp *interp, const struct pp_stream *stream, st
 {
 	interp->status = status;
 	interp->computed = 0;
-	uint32_t fault = interp->fault.kind != PP_FAULT_NONE && interp->fault.rank == interp->rank && interp->step == 1 ? interp->fault.index : PP_NULL;
+	uint32_t fault = interp->fault.kind != PP_FAULT_NONE && interp->fault.rank == interp->rank && interp->step == 1
+	                     ? interp->fault.index
+	                     : PP_NULL;
 	pp_watch_enter(interp->watch, stream, interp->step);
 	interp->began = interp->last_compute_end = pp_clock();
 	for (uint32_t i = 0; i < stream->count; i++) {

@@ -1,5 +1,6 @@
 /* The interpreter: runs one rank's stream of one step, instruction by instruction. It decides nothing, allocates
- * nothing and compares no strings; its dispatch table is made from ops.def, so an op without a handler does not compile. */
+ * nothing and compares no strings; its dispatch table is made from ops.def, so an op without a handler does not
+ * compile. */
 #ifndef PP_INTERP_H
 #define PP_INTERP_H
 
@@ -41,8 +42,8 @@ struct pp_interp {
 	uint64_t *times;
 
 	/* Made by pp_interp_open. */
-	void **slots; /* address of each slot of the rank */
-	uint32_t scale;  /* slot, PP_NULL: none */
+	void **slots;   /* address of each slot of the rank */
+	uint32_t scale; /* slot, PP_NULL: none */
 	/* Results of the last step. */
 	uint64_t began, ended;     /* pp_clock() */
 	uint64_t computed;         /* ns in fwd, bwd, bwdi, bwdw */

@@ -78,7 +78,8 @@ static bool all_done(struct rank_thread *ranks, uint32_t count)
 	return true;
 }
 
-/* Wait for all threads. Once one has failed the others have a moment; then the process ends with what they were doing. */
+/* Wait for all threads. Once one has failed the others have a moment; then the process ends with what they were doing.
+ */
 static void wait_for_ranks(struct rank_thread *ranks, struct pp_watch *watches, uint32_t count)
 {
 	uint64_t failed_at = 0;
@@ -147,11 +148,14 @@ int pp_launch_loop(struct pp_launch *launch)
 {
 	struct pp_loaded loaded;
 	struct pp_status status;
-	if (!pp_load(launch->arena, launch->path, &loaded, &status) || !pp_check_supported(loaded.program, launch->path, launch->device, &status) ||
+	if (!pp_load(launch->arena, launch->path, &loaded, &status) ||
+	    !pp_check_supported(loaded.program, launch->path, launch->device, &status) ||
 	    !pp_load_verify(&loaded, &status) || !pp_check_memory(loaded.program, NULL, &status))
 		return pp_launch_failed(&loaded, &status, true);
 	if (launch->announce)
-		fprintf(stderr, "piperun: not started by mpirun: %" PRIu32 " ranks run as threads of this process (--transport=loop)\n", loaded.program->ranks);
+		fprintf(stderr,
+		        "piperun: not started by mpirun: %" PRIu32 " ranks run as threads of this process (--transport=loop)\n",
+		        loaded.program->ranks);
 	pp_launch_predict(launch, loaded.program);
 	struct pp_loop *loop = pp_loop_create(loaded.program, &launch->transport, &status);
 	if (!loop)

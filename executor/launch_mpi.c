@@ -1,7 +1,7 @@
 /* This process is one rank of an MPI job.
  *
- * Ensures: a start check that fails is printed once, by one rank, and all ranks end with its exit code; a run that fails
- * is reported by every rank that can, and ends all of them with code 5. */
+ * Ensures: a start check that fails is printed once, by one rank, and all ranks end with its exit code; a run that
+ * fails is reported by every rank that can, and ends all of them with code 5. */
 #include "launch.h"
 
 #include "run_agree.h"
@@ -21,7 +21,7 @@ struct start {
 	struct pp_loaded loaded;
 	struct pp_card *cards;
 	uint32_t rank, ranks;
-	bool *here; /* ranks on this machine */
+	bool *here;     /* ranks on this machine */
 	bool diagnosed; /* this rank's diagnostics are to be printed */
 };
 
@@ -53,7 +53,8 @@ static bool check_start(struct start *start, struct pp_status *status)
 	if (!agree(start, "loading the program", fine, status))
 		return false;
 	struct pp_card mine = pp_card_make(&start->loaded);
-	if (!pp_transport_exchange(&pp_transport_mpi, start->endpoint, start->watch, "comparing programs", &mine, start->cards, sizeof mine, status))
+	if (!pp_transport_exchange(&pp_transport_mpi, start->endpoint, start->watch, "comparing programs", &mine,
+	                           start->cards, sizeof mine, status))
 		return false;
 	const struct pp_program *program = start->loaded.program;
 	/* The same on all ranks from here on, but for what a machine can do. */

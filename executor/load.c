@@ -23,7 +23,8 @@ static uint64_t hash_text(const char *text, size_t length)
 	return hash;
 }
 
-static bool load_text(struct pp_arena *arena, const char *path, const char *text, size_t length, struct pp_loaded *loaded, struct pp_status *status)
+static bool load_text(struct pp_arena *arena, const char *path, const char *text, size_t length,
+                      struct pp_loaded *loaded, struct pp_status *status)
 {
 	struct pp_sources *sources = pp_sources_create(arena);
 	const struct pp_source *source = pp_sources_add(sources, path, text, length);
@@ -69,7 +70,9 @@ static bool check_placed(const struct pp_program *program, const char *path, str
 	if (unplaced == 0)
 		return true;
 	return pp_fail(status, PP_EXIT_ENVIRONMENT,
-	               "%s: %" PRIu64 " slots have no offset in the arena; plan them with `pipec build %s -o planned.ppx` and run that", path, unplaced, path);
+	               "%s: %" PRIu64
+	               " slots have no offset in the arena; plan them with `pipec build %s -o planned.ppx` and run that",
+	               path, unplaced, path);
 }
 
 static bool check_bodies(const struct pp_program *program, const struct pp_device_ops *device, struct pp_status *status)
@@ -78,8 +81,8 @@ static bool check_bodies(const struct pp_program *program, const struct pp_devic
 		for (uint32_t k = 0; k < program->bodies[i].count; k++) {
 			enum pp_body_op op = (enum pp_body_op)program->bodies[i].items[k].op;
 			if (!device->supports(op))
-				return pp_fail(status, PP_EXIT_ENVIRONMENT, "device %s has no `%s` (body of stage %" PRIu32 ")", device->name,
-				               pp_body_op_info(op).mnemonic, program->bodies[i].stage);
+				return pp_fail(status, PP_EXIT_ENVIRONMENT, "device %s has no `%s` (body of stage %" PRIu32 ")",
+				               device->name, pp_body_op_info(op).mnemonic, program->bodies[i].stage);
 		}
 	return true;
 }
@@ -96,14 +99,17 @@ static bool check_streams(const struct pp_program *program, struct pp_status *st
 	return true;
 }
 
-bool pp_check_supported(const struct pp_program *program, const char *path, const struct pp_device_ops *device, struct pp_status *status)
+bool pp_check_supported(const struct pp_program *program, const char *path, const struct pp_device_ops *device,
+                        struct pp_status *status)
 {
 	if (program->tp != 1 || program->dp != 1)
-		return pp_fail(status, PP_EXIT_ENVIRONMENT, "%s wants tp = %" PRIu32 " and dp = %" PRIu32 ": this piperun runs tp = 1 and dp = 1", path,
+		return pp_fail(status, PP_EXIT_ENVIRONMENT,
+		               "%s wants tp = %" PRIu32 " and dp = %" PRIu32 ": this piperun runs tp = 1 and dp = 1", path,
 		               program->tp, program->dp);
 	if (!pp_program_find(program, "train"))
 		return pp_fail(status, PP_EXIT_ENVIRONMENT, "%s holds no program `train`", path);
-	return check_placed(program, path, status) && check_bodies(program, device, status) && check_streams(program, status);
+	return check_placed(program, path, status) && check_bodies(program, device, status) &&
+	       check_streams(program, status);
 }
 
 bool pp_check_ranks(const struct pp_program *program, uint64_t started, struct pp_status *status)
@@ -111,8 +117,10 @@ bool pp_check_ranks(const struct pp_program *program, uint64_t started, struct p
 	uint64_t wanted = (uint64_t)program->ranks * program->tp * program->dp;
 	if (wanted == started)
 		return true;
-	return pp_fail(status, PP_EXIT_ENVIRONMENT, "error[E0901]: program wants %" PRIu64 " ranks, mpirun started %" PRIu64 "; use `mpirun -n %" PRIu64 "`", wanted,
-	               started, wanted);
+	return pp_fail(status, PP_EXIT_ENVIRONMENT,
+	               "error[E0901]: program wants %" PRIu64 " ranks, mpirun started %" PRIu64 "; use `mpirun -n %" PRIu64
+	               "`",
+	               wanted, started, wanted);
 }
 
 /* Bytes that this machine can still give, or 0: unknown. */
@@ -143,7 +151,8 @@ bool pp_check_memory(const struct pp_program *program, const bool *here, struct 
 	}
 	if (available == 0 || wanted <= available)
 		return true;
-	return pp_fail(status, PP_EXIT_ENVIRONMENT, "the arenas of %" PRIu32 " ranks on this machine need %.2f GiB, %.2f GiB are free", ranks,
+	return pp_fail(status, PP_EXIT_ENVIRONMENT,
+	               "the arenas of %" PRIu32 " ranks on this machine need %.2f GiB, %.2f GiB are free", ranks,
 	               (double)wanted / 1073741824, (double)available / 1073741824);
 }
 
@@ -164,7 +173,8 @@ bool pp_check_cards(const struct pp_card *cards, uint32_t ranks, struct pp_statu
 	for (uint32_t rank = 1; rank < ranks; rank++)
 		if (cards[rank].hash != cards[0].hash)
 			return pp_fail(status, PP_EXIT_ENVIRONMENT,
-			               "error[E0902]: rank %" PRIu32 " loaded a different program (hash %016" PRIx64 ", rank 0 has %016" PRIx64 ")", rank,
-			               cards[rank].hash, cards[0].hash);
+			               "error[E0902]: rank %" PRIu32 " loaded a different program (hash %016" PRIx64
+			               ", rank 0 has %016" PRIx64 ")",
+			               rank, cards[rank].hash, cards[0].hash);
 	return true;
 }

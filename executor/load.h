@@ -22,7 +22,8 @@ bool pp_load(struct pp_arena *arena, const char *path, struct pp_loaded *loaded,
 bool pp_load_verify(struct pp_loaded *loaded, struct pp_status *status);
 
 /* What this piperun and device can run: placed slots, tp = dp = 1, ops, collectives. */
-bool pp_check_supported(const struct pp_program *program, const char *path, const struct pp_device_ops *device, struct pp_status *status);
+bool pp_check_supported(const struct pp_program *program, const char *path, const struct pp_device_ops *device,
+                        struct pp_status *status);
 
 /* E0901: the program's number of ranks against the number started. */
 bool pp_check_ranks(const struct pp_program *program, uint64_t started, struct pp_status *status);

@@ -49,7 +49,8 @@ double pp_step_loss(const struct pp_train *train, const double *losses, uint32_t
 	return train->mean == PP_TOKEN_MEAN ? sum / count : means / with_tokens;
 }
 
-struct pp_metrics *pp_metrics_open(const struct pp_program *program, const struct pp_metrics_options *options, struct pp_status *status)
+struct pp_metrics *pp_metrics_open(const struct pp_program *program, const struct pp_metrics_options *options,
+                                   struct pp_status *status)
 {
 	struct pp_metrics *metrics = calloc(1, sizeof *metrics);
 	if (!metrics) {
@@ -145,7 +146,8 @@ bool pp_metrics_step(struct pp_metrics *metrics, const struct pp_step_result *re
 	if (result->has_loss)
 		metrics->recent[metrics->losses++ % RECENT] =
 		    pp_step_loss(&metrics->program->train, result->losses, metrics->program->microbatches);
-	if (metrics->options.log && (result->step == 1 || result->step % every == 0 || last || (result->has_loss && !result->updated))) {
+	if (metrics->options.log &&
+	    (result->step == 1 || result->step % every == 0 || last || (result->has_loss && !result->updated))) {
 		clear_bar(metrics);
 		write_log(metrics, result);
 	}
@@ -154,7 +156,8 @@ bool pp_metrics_step(struct pp_metrics *metrics, const struct pp_step_result *re
 	if (!metrics->file)
 		return true;
 	write_json(metrics, result);
-	return ferror(metrics->file) == 0 || pp_fail(status, PP_EXIT_ENVIRONMENT, "cannot write metrics to %s", metrics->options.path);
+	return ferror(metrics->file) == 0 ||
+	       pp_fail(status, PP_EXIT_ENVIRONMENT, "cannot write metrics to %s", metrics->options.path);
 }
 
 double pp_metrics_recent_loss(const struct pp_metrics *metrics, uint64_t *steps)
@@ -175,7 +178,8 @@ bool pp_metrics_close(struct pp_metrics *metrics, struct pp_status *status)
 		if (metrics->file != stdout)
 			ok = fclose(metrics->file) == 0 && ok;
 		if (!ok)
-			pp_fail(status, PP_EXIT_ENVIRONMENT, "cannot write metrics to %s: %s", metrics->options.path, strerror(errno));
+			pp_fail(status, PP_EXIT_ENVIRONMENT, "cannot write metrics to %s: %s", metrics->options.path,
+			        strerror(errno));
 	}
 	free(metrics);
 	return ok;

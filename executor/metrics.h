@@ -11,13 +11,13 @@
 
 /* One finished step. */
 struct pp_step_result {
-	uint64_t step;        /* from 1 */
+	uint64_t step; /* from 1 */
 	double seconds;
 	double flops;         /* of all ranks */
 	bool has_loss;        /* the program trains on data; else the rest is not given */
 	const double *losses; /* (sum, count) of each microbatch */
 	double lr, grad_norm;
-	bool updated;         /* the norm was finite */
+	bool updated; /* the norm was finite */
 };
 
 /* The reported loss: over tokens, or the mean of the microbatches' means. NaN if no token counts. */
@@ -29,13 +29,14 @@ double pp_step_tokens(const double *losses, uint32_t microbatches);
 struct pp_metrics;
 
 struct pp_metrics_options {
-	const char *path;  /* JSON lines, or NULL */
-	FILE *log;         /* log lines; NULL: none */
-	FILE *bar;         /* progress bar, a terminal; NULL: none */
+	const char *path; /* JSON lines, or NULL */
+	FILE *log;        /* log lines; NULL: none */
+	FILE *bar;        /* progress bar, a terminal; NULL: none */
 	uint64_t steps;
 };
 
-struct pp_metrics *pp_metrics_open(const struct pp_program *program, const struct pp_metrics_options *options, struct pp_status *status);
+struct pp_metrics *pp_metrics_open(const struct pp_program *program, const struct pp_metrics_options *options,
+                                   struct pp_status *status);
 
 /* Report a step. False if the metrics file cannot be written. */
 bool pp_metrics_step(struct pp_metrics *metrics, const struct pp_step_result *result, struct pp_status *status);

@@ -17,19 +17,30 @@ struct arguments {
 };
 
 static const struct pp_option table[] = {
-    {"steps", 0, PP_OPTION_UINT, "N", offsetof(struct arguments, steps), "run N steps instead of the program's number (10 if it has none); the learning rate's horizon stays", 1, 0, 0},
-    {"device", 0, PP_OPTION_CHOICE, "cpu", offsetof(struct arguments, device), "where bodies run (default cpu)", 0, 0, 0},
+    {"steps", 0, PP_OPTION_UINT, "N", offsetof(struct arguments, steps),
+     "run N steps instead of the program's number (10 if it has none); the learning rate's horizon stays", 1, 0, 0},
+    {"device", 0, PP_OPTION_CHOICE, "cpu", offsetof(struct arguments, device), "where bodies run (default cpu)", 0, 0,
+     0},
     {"transport", 0, PP_OPTION_CHOICE, "auto|loop|mpi", offsetof(struct arguments, transport),
      "how ranks talk; auto: mpi when started by mpirun, else loop, where ranks are threads", 0, 0, 0},
-    {"data", 0, PP_OPTION_TEXT, "FILE", offsetof(struct arguments, data), "train on this file instead of the program's", 0, 0, 0},
-    {"metrics", 0, PP_OPTION_TEXT, "FILE", offsetof(struct arguments, metrics), "write one JSON line per step", 0, 0, 0},
-    {"trace", 0, PP_OPTION_TEXT, "FILE", offsetof(struct arguments, trace), "write a Chrome trace of every instruction", 0, 0, 0},
-    {"weights-hash", 0, PP_OPTION_FLAG, NULL, offsetof(struct arguments, weights_hash), "print a hash of every tensor after the last step", 0, 0, 0},
-    {"timeout", 0, PP_OPTION_UINT, "S", offsetof(struct arguments, timeout), "longest wait for another rank in seconds (default 60)", 1, 1000000, 0},
-    {"threads", 0, PP_OPTION_UINT, "N", offsetof(struct arguments, threads), "threads of a rank; only 1 so far", 1, 1, 0},
-    {"jitter", 0, PP_OPTION_UINT, "SEED", offsetof(struct arguments, jitter), "random delays before posts and compute; results do not change", 1, 0, 0},
-    {"sync-send", 0, PP_OPTION_FLAG, NULL, offsetof(struct arguments, sync_send), "sends complete only once received (loop: always)", 0, 0, 0},
-    {"check-identity", 0, PP_OPTION_FLAG, NULL, offsetof(struct arguments, check_identity), "compare what each message is at both ends", 0, 0, 0},
+    {"data", 0, PP_OPTION_TEXT, "FILE", offsetof(struct arguments, data), "train on this file instead of the program's",
+     0, 0, 0},
+    {"metrics", 0, PP_OPTION_TEXT, "FILE", offsetof(struct arguments, metrics), "write one JSON line per step", 0, 0,
+     0},
+    {"trace", 0, PP_OPTION_TEXT, "FILE", offsetof(struct arguments, trace), "write a Chrome trace of every instruction",
+     0, 0, 0},
+    {"weights-hash", 0, PP_OPTION_FLAG, NULL, offsetof(struct arguments, weights_hash),
+     "print a hash of every tensor after the last step", 0, 0, 0},
+    {"timeout", 0, PP_OPTION_UINT, "S", offsetof(struct arguments, timeout),
+     "longest wait for another rank in seconds (default 60)", 1, 1000000, 0},
+    {"threads", 0, PP_OPTION_UINT, "N", offsetof(struct arguments, threads), "threads of a rank; only 1 so far", 1, 1,
+     0},
+    {"jitter", 0, PP_OPTION_UINT, "SEED", offsetof(struct arguments, jitter),
+     "random delays before posts and compute; results do not change", 1, 0, 0},
+    {"sync-send", 0, PP_OPTION_FLAG, NULL, offsetof(struct arguments, sync_send),
+     "sends complete only once received (loop: always)", 0, 0, 0},
+    {"check-identity", 0, PP_OPTION_FLAG, NULL, offsetof(struct arguments, check_identity),
+     "compare what each message is at both ends", 0, 0, 0},
     {"quiet", 'q', PP_OPTION_FLAG, NULL, offsetof(struct arguments, quiet), "no log lines", 0, 0, 0},
 };
 
@@ -45,17 +56,20 @@ static const char examples[] = "usage: mpirun -n N piperun [options] PROGRAM.ppx
                                "\n"
                                "options:\n";
 
-static const char exit_codes[] = "\nexit: 0 ok, 1 program rejected, 2 usage, 3 environment or start check, 5 run failed\n";
+static const char exit_codes[] =
+    "\nexit: 0 ok, 1 program rejected, 2 usage, 3 environment or start check, 5 run failed\n";
 
 /* Options that the design has and this version lacks: better a clear word than a silent one. */
-static const char *const later[] = {"profile", "init", "save", "resume", "queues", "stop-file", "canary", "graph", "spawn", "verify"};
+static const char *const later[] = {"profile",   "init",   "save",  "resume", "queues",
+                                    "stop-file", "canary", "graph", "spawn",  "verify"};
 
 static bool none_of_later(int argc, char **argv, struct pp_status *status)
 {
 	for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
 		for (size_t k = 0; k < sizeof later / sizeof *later; k++) {
 			size_t length = strlen(later[k]);
-			if (strncmp(argv[i], "--", 2) == 0 && strncmp(argv[i] + 2, later[k], length) == 0 && (argv[i][2 + length] == '\0' || argv[i][2 + length] == '='))
+			if (strncmp(argv[i], "--", 2) == 0 && strncmp(argv[i] + 2, later[k], length) == 0 &&
+			    (argv[i][2 + length] == '\0' || argv[i][2 + length] == '='))
 				return pp_fail(status, PP_EXIT_USAGE, "--%s is not supported yet", later[k]);
 		}
 	return true;
@@ -84,7 +98,8 @@ static int start(struct pp_launch *launch, unsigned transport)
 	unsigned long processes = launched();
 	struct pp_status status;
 	if (transport == TRANSPORT_LOOP && processes > 1) {
-		pp_fail(&status, PP_EXIT_USAGE, "--transport=loop runs all ranks in one process, but mpirun started %lu", processes);
+		pp_fail(&status, PP_EXIT_USAGE, "--transport=loop runs all ranks in one process, but mpirun started %lu",
+		        processes);
 		return usage_error(&status);
 	}
 	if (transport == TRANSPORT_LOOP || (transport == TRANSPORT_AUTO && processes == 0)) {
@@ -94,7 +109,8 @@ static int start(struct pp_launch *launch, unsigned transport)
 #ifdef PP_HAVE_MPI
 	return pp_launch_mpi(launch);
 #else
-	pp_fail(&status, PP_EXIT_ENVIRONMENT, "this piperun was built without MPI: run it without mpirun, or build with -DPP_MPI=ON");
+	pp_fail(&status, PP_EXIT_ENVIRONMENT,
+	        "this piperun was built without MPI: run it without mpirun, or build with -DPP_MPI=ON");
 	return usage_error(&status);
 #endif
 }
@@ -110,7 +126,8 @@ static int run(struct pp_arena *arena, int argc, char **argv)
 	struct arguments values = {.timeout = 60, .threads = 1};
 	struct pp_arguments arguments;
 	struct pp_status status;
-	if (!none_of_later(argc, argv, &status) || !pp_options_parse(arena, "piperun", table, TABLE_COUNT, 0, argc, argv, &values, &arguments, &status))
+	if (!none_of_later(argc, argv, &status) ||
+	    !pp_options_parse(arena, "piperun", table, TABLE_COUNT, 0, argc, argv, &values, &arguments, &status))
 		return usage_error(&status);
 	if (arguments.help) {
 		fputs(examples, stdout);
@@ -123,7 +140,8 @@ static int run(struct pp_arena *arena, int argc, char **argv)
 		return PP_EXIT_OK;
 	}
 	if (arguments.operands.count != 1) {
-		pp_fail(&status, PP_EXIT_USAGE, "want one program to run, got %zu; see piperun --help", arguments.operands.count);
+		pp_fail(&status, PP_EXIT_USAGE, "want one program to run, got %zu; see piperun --help",
+		        arguments.operands.count);
 		return usage_error(&status);
 	}
 	struct pp_launch launch = {

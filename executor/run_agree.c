@@ -11,8 +11,8 @@ struct verdict {
 	char text[VERDICT_TEXT];
 };
 
-bool pp_run_agree(const struct pp_transport_ops *transport, struct pp_endpoint *endpoint, struct pp_watch *watch, uint32_t ranks,
-                  const char *what, bool fine, struct pp_status *status)
+bool pp_run_agree(const struct pp_transport_ops *transport, struct pp_endpoint *endpoint, struct pp_watch *watch,
+                  uint32_t ranks, const char *what, bool fine, struct pp_status *status)
 {
 	struct verdict mine = {.code = fine ? PP_EXIT_OK : (int)status->code};
 	if (!fine)

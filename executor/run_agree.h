@@ -7,7 +7,7 @@
 
 /* Every rank says whether it is fine; if not, its *status says why. True if all are; else *status becomes that of the
  * first rank that isn't. `what` names the occasion in reports, a literal. */
-bool pp_run_agree(const struct pp_transport_ops *transport, struct pp_endpoint *endpoint, struct pp_watch *watch, uint32_t ranks,
-                  const char *what, bool fine, struct pp_status *status);
+bool pp_run_agree(const struct pp_transport_ops *transport, struct pp_endpoint *endpoint, struct pp_watch *watch,
+                  uint32_t ranks, const char *what, bool fine, struct pp_status *status);
 
 #endif

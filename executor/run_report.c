@@ -31,13 +31,14 @@ struct pp_run_report {
 	uint64_t *times;  /* [traced][2 * longest] */
 };
 
-struct pp_run_report *pp_run_report_open(const struct pp_program *program, const struct pp_named_program *named, uint32_t rank, uint64_t steps,
-                                         bool traced, struct pp_status *status)
+struct pp_run_report *pp_run_report_open(const struct pp_program *program, const struct pp_named_program *named,
+                                         uint32_t rank, uint64_t steps, bool traced, struct pp_status *status)
 {
 	struct pp_run_report *report = calloc(1, sizeof *report);
 	const uint64_t most = UINT64_C(256) << 20;
 	if (report) {
-		*report = (struct pp_run_report){.program = program, .named = named, .rank = rank, .steps = steps, .longest = 1};
+		*report =
+		    (struct pp_run_report){.program = program, .named = named, .rank = rank, .steps = steps, .longest = 1};
 		for (uint32_t i = 0; i < program->ranks; i++)
 			if (named->streams[i].count > report->longest)
 				report->longest = named->streams[i].count;
@@ -85,19 +86,21 @@ static double percent_idle(double busy, double span)
 	return span > 0 ? 100 * (1 - busy / span) : 0;
 }
 
-static void print_rank(const struct pp_program *program, uint32_t rank, const struct measured *of_rank, double span, const struct pp_sim *predicted,
-                       FILE *out)
+static void print_rank(const struct pp_program *program, uint32_t rank, const struct measured *of_rank, double span,
+                       const struct pp_sim *predicted, FILE *out)
 {
 	char label[32];
 	snprintf(label, sizeof label, "idle of rank %" PRIu32, rank);
 	fprintf(out, "%-16s", label);
 	if (predicted)
 		fprintf(out, " %10.1f %%", percent_idle((double)predicted->rank[rank].busy, (double)predicted->makespan));
-	fprintf(out, " %10.1f %%   arena %.2f MiB, process at most %.1f MiB\n", percent_idle((double)of_rank->computed / (double)of_rank->steps, span),
+	fprintf(out, " %10.1f %%   arena %.2f MiB, process at most %.1f MiB\n",
+	        percent_idle((double)of_rank->computed / (double)of_rank->steps, span),
 	        (double)program->rank[rank].arena_bytes / 1048576, (double)of_rank->resident / 1048576);
 }
 
-static void print_table(const struct pp_program *program, const struct measured *all, const struct pp_sim *predicted, FILE *out)
+static void print_table(const struct pp_program *program, const struct measured *all, const struct pp_sim *predicted,
+                        FILE *out)
 {
 	double span = 0, step = 0;
 	for (uint32_t rank = 0; rank < program->ranks; rank++) {
@@ -115,8 +118,8 @@ static void print_table(const struct pp_program *program, const struct measured 
 	fflush(out);
 }
 
-bool pp_run_report_print(struct pp_run_report *report, const struct pp_report_link *link, const struct pp_sim *predicted, FILE *out,
-                         struct pp_status *status)
+bool pp_run_report_print(struct pp_run_report *report, const struct pp_report_link *link,
+                         const struct pp_sim *predicted, FILE *out, struct pp_status *status)
 {
 	struct rusage usage;
 	if (getrusage(RUSAGE_SELF, &usage) == 0)
@@ -124,7 +127,8 @@ bool pp_run_report_print(struct pp_run_report *report, const struct pp_report_li
 	struct measured *all = calloc(report->program->ranks, sizeof *all);
 	if (!all)
 		return pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory");
-	bool ok = pp_transport_exchange(link->transport, link->endpoint, link->watch, "gathering times", &report->measured, all, sizeof *all, status);
+	bool ok = pp_transport_exchange(link->transport, link->endpoint, link->watch, "gathering times", &report->measured,
+	                                all, sizeof *all, status);
 	if (ok && out)
 		print_table(report->program, all, predicted, out);
 	free(all);
@@ -140,14 +144,16 @@ static void make_relative(const struct pp_run_report *report, uint64_t *times)
 		times[i] = times[i] > report->zero ? times[i] - report->zero : 0;
 }
 
-bool pp_run_report_trace(struct pp_run_report *report, const struct pp_report_link *link, const char *path, struct pp_status *status)
+bool pp_run_report_trace(struct pp_run_report *report, const struct pp_report_link *link, const char *path,
+                         struct pp_status *status)
 {
 	FILE *out = NULL;
 	if (report->rank == 0)
 		out = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
 	if (report->rank == 0 && !out)
 		pp_fail(status, PP_EXIT_ENVIRONMENT, "cannot write the trace to %s: %s", path, strerror(errno));
-	bool ok = pp_run_agree(link->transport, link->endpoint, link->watch, report->program->ranks, "opening the trace", report->rank != 0 || out, status);
+	bool ok = pp_run_agree(link->transport, link->endpoint, link->watch, report->program->ranks, "opening the trace",
+	                       report->rank != 0 || out, status);
 	size_t bytes = 2 * sizeof(uint64_t) * (size_t)report->longest;
 	uint64_t *all = ok ? calloc(report->program->ranks, bytes) : NULL;
 	if (ok && !all)
@@ -158,7 +164,8 @@ bool pp_run_report_trace(struct pp_run_report *report, const struct pp_report_li
 	for (uint64_t step = 1; ok && step <= report->traced; step++) {
 		uint64_t *mine = pp_run_report_times(report, step);
 		make_relative(report, mine);
-		ok = pp_transport_exchange(link->transport, link->endpoint, link->watch, "gathering the trace", mine, all, bytes, status);
+		ok = pp_transport_exchange(link->transport, link->endpoint, link->watch, "gathering the trace", mine, all,
+		                           bytes, status);
 		if (ok && out)
 			pp_run_trace_step(&trace, report->program, report->named, step, all, report->longest);
 	}
@@ -168,7 +175,8 @@ bool pp_run_report_trace(struct pp_run_report *report, const struct pp_report_li
 	if (out && (out == stdout ? fflush(out) : fclose(out)) != 0 && ok)
 		ok = pp_fail(status, PP_EXIT_ENVIRONMENT, "cannot write the trace to %s: %s", path, strerror(errno));
 	if (ok && report->rank == 0 && report->traced < report->steps)
-		fprintf(stderr, "piperun: the trace holds the first %" PRIu64 " of %" PRIu64 " steps\n", report->traced, report->steps);
+		fprintf(stderr, "piperun: the trace holds the first %" PRIu64 " of %" PRIu64 " steps\n", report->traced,
+		        report->steps);
 	return ok;
 }
 
@@ -191,11 +199,14 @@ static bool print_hashes(const struct pp_program *program, const uint64_t *all, 
 			if (hash && owner == PP_NULL)
 				owner = rank;
 			else if (hash && hash != all[(uint64_t)owner * program->tensor_count + tensor])
-				return pp_fail(status, PP_EXIT_RUN, "copies of tensor `%s` differ between ranks %" PRIu32 " and %" PRIu32 " after the last step",
+				return pp_fail(status, PP_EXIT_RUN,
+				               "copies of tensor `%s` differ between ranks %" PRIu32 " and %" PRIu32
+				               " after the last step",
 				               program->tensors[tensor].name, owner, rank);
 		}
 		if (out && owner != PP_NULL)
-			fprintf(out, "weights %s %016" PRIx64 "\n", program->tensors[tensor].name, all[(uint64_t)owner * program->tensor_count + tensor]);
+			fprintf(out, "weights %s %016" PRIx64 "\n", program->tensors[tensor].name,
+			        all[(uint64_t)owner * program->tensor_count + tensor]);
 	}
 	return true;
 }
@@ -212,10 +223,11 @@ bool pp_run_report_weights(const struct pp_report_link *link, FILE *out, struct 
 	for (uint32_t i = 0; ok && i < program->use_count; i++) {
 		const struct pp_use *use = &program->uses[i];
 		if (program->stages[use->stage].rank == rank && !mine[use->tensor])
-			mine[use->tensor] = hash_bytes(link->interp->slots[use->weight], program->rank[rank].slots[use->weight].bytes);
+			mine[use->tensor] =
+			    hash_bytes(link->interp->slots[use->weight], program->rank[rank].slots[use->weight].bytes);
 	}
-	ok = ok && pp_transport_exchange(link->transport, link->endpoint, link->watch, "gathering hashes of weights", mine, all,
-	                                 program->tensor_count * sizeof *mine, status);
+	ok = ok && pp_transport_exchange(link->transport, link->endpoint, link->watch, "gathering hashes of weights", mine,
+	                                 all, program->tensor_count * sizeof *mine, status);
 	ok = ok && print_hashes(program, all, out, status);
 	free(mine);
 	free(all);

@@ -18,8 +18,8 @@ struct pp_report_link {
 };
 
 /* `traced`: keep start and end of every instruction, of as many steps as fit into 256 MiB. */
-struct pp_run_report *pp_run_report_open(const struct pp_program *program, const struct pp_named_program *named, uint32_t rank, uint64_t steps,
-                                         bool traced, struct pp_status *status);
+struct pp_run_report *pp_run_report_open(const struct pp_program *program, const struct pp_named_program *named,
+                                         uint32_t rank, uint64_t steps, bool traced, struct pp_status *status);
 void pp_run_report_close(struct pp_run_report *report);
 
 /* All ranks have just met: time 0 of the trace. */
@@ -32,11 +32,12 @@ uint64_t *pp_run_report_times(struct pp_run_report *report, uint64_t step);
 void pp_run_report_step(struct pp_run_report *report, const struct pp_interp *interp);
 
 /* Gather over all ranks and print to `out` (NULL: not on this rank). */
-bool pp_run_report_print(struct pp_run_report *report, const struct pp_report_link *link, const struct pp_sim *predicted, FILE *out,
-                         struct pp_status *status);
+bool pp_run_report_print(struct pp_run_report *report, const struct pp_report_link *link,
+                         const struct pp_sim *predicted, FILE *out, struct pp_status *status);
 
 /* Rank 0 writes a Chrome trace of all ranks. */
-bool pp_run_report_trace(struct pp_run_report *report, const struct pp_report_link *link, const char *path, struct pp_status *status);
+bool pp_run_report_trace(struct pp_run_report *report, const struct pp_report_link *link, const char *path,
+                         struct pp_status *status);
 
 /* `weights NAME HASH` per global tensor, in tensor order. Fails if copies of a tied tensor differ. */
 bool pp_run_report_weights(const struct pp_report_link *link, FILE *out, struct pp_status *status);

@@ -1,5 +1,5 @@
-/* Measured times as a Chrome trace: each instruction is one slice, each message one arrow from its send to the wait that
- * took it. Requires: the streams that were run. */
+/* Measured times as a Chrome trace: each instruction is one slice, each message one arrow from its send to the wait
+ * that took it. Requires: the streams that were run. */
 #include "run_trace.h"
 
 #include <inttypes.h>
@@ -44,7 +44,8 @@ static const char *category_of(const struct pp_instr *instr)
 	return pp_op_table[instr->op].mnemonic;
 }
 
-static void name_slice(const struct pp_instr *instr, const char *category, char *name, size_t size, struct pp_trace_slice *slice)
+static void name_slice(const struct pp_instr *instr, const char *category, char *name, size_t size,
+                       struct pp_trace_slice *slice)
 {
 	bool call = instr->op == PP_OP_FWD || instr->op == PP_OP_BWD || instr->op == PP_OP_BWDI || instr->op == PP_OP_BWDW;
 	bool p2p = instr->op == PP_OP_SEND || instr->op == PP_OP_RECV;
@@ -62,8 +63,8 @@ static void name_slice(const struct pp_instr *instr, const char *category, char 
 		slice->bytes = pp_payload_bytes(instr);
 }
 
-static void write_arrow(struct pp_trace *trace, const struct pp_program *program, uint64_t step, uint32_t rank, const struct pp_instr *instr,
-                        const struct pp_trace_slice *slice)
+static void write_arrow(struct pp_trace *trace, const struct pp_program *program, uint64_t step, uint32_t rank,
+                        const struct pp_instr *instr, const struct pp_trace_slice *slice)
 {
 	uint64_t id = (((step - 1) * program->channel_count + instr->a[0]) << 24) + instr->a[1];
 	if (instr->op == PP_OP_SEND)
@@ -72,8 +73,8 @@ static void write_arrow(struct pp_trace *trace, const struct pp_program *program
 		pp_trace_flow_end(trace, id, rank, PP_TRACE_RECV, slice->end > slice->start ? slice->end - 1 : slice->start);
 }
 
-void pp_run_trace_step(struct pp_trace *trace, const struct pp_program *program, const struct pp_named_program *named, uint64_t step,
-                       const uint64_t *times, uint64_t longest)
+void pp_run_trace_step(struct pp_trace *trace, const struct pp_program *program, const struct pp_named_program *named,
+                       uint64_t step, const uint64_t *times, uint64_t longest)
 {
 	for (uint32_t rank = 0; rank < program->ranks; rank++) {
 		const struct pp_stream *stream = &named->streams[rank];

@@ -1,7 +1,8 @@
 /* One rank's whole run.
  *
  * Requires: a verified program that passed the start checks, a bound endpoint.
- * Ensures: all ranks end together, by success, by a failure that all see, or by one rank's report and note to the others. */
+ * Ensures: all ranks end together, by success, by a failure that all see, or by one rank's report and note to the
+ * others. */
 #include "train_loop.h"
 
 #include "metrics.h"
@@ -97,7 +98,9 @@ static bool prepare(struct training *training, struct pp_status *status)
 	if (!named)
 		return pp_fail(status, PP_EXIT_ENVIRONMENT, "the image holds no program `train`");
 	training->stream = &named->streams[run->rank];
-	training->steps = run->options->steps ? run->options->steps : program->train.steps ? program->train.steps : DEFAULT_STEPS;
+	training->steps = run->options->steps    ? run->options->steps
+	                  : program->train.steps ? program->train.steps
+	                                         : DEFAULT_STEPS;
 	training->losses = find_slot(rank, PP_SLOT_LOSSES);
 	training->scale = find_slot(rank, PP_SLOT_SCALE);
 	training->flops = step_flops(program);
@@ -119,7 +122,8 @@ static bool prepare(struct training *training, struct pp_status *status)
 	if (!interp->device || !pp_interp_open(interp, status) || !open_metrics(training, status))
 		return false;
 	run->device_ops->init(interp->device, program->train.seed);
-	training->report = pp_run_report_open(program, named, run->rank, training->steps, run->options->trace_path != NULL, status);
+	training->report =
+	    pp_run_report_open(program, named, run->rank, training->steps, run->options->trace_path != NULL, status);
 	return training->report != NULL;
 }
 
@@ -132,13 +136,16 @@ static uint32_t bad_microbatch(const double *losses, uint32_t microbatches)
 	return PP_NULL;
 }
 
-static bool stop_non_finite(const struct training *training, const double *losses, uint64_t step, struct pp_status *status)
+static bool stop_non_finite(const struct training *training, const double *losses, uint64_t step,
+                            struct pp_status *status)
 {
 	const struct pp_program *program = training->run->program;
 	uint32_t mb = bad_microbatch(losses, program->microbatches), stage = 0;
 	if (mb == PP_NULL)
-		return pp_fail(status, PP_EXIT_RUN, "error[E0905]: gradient norm is not finite at step %" PRIu64 " (%d steps in a row; no update was made)", step,
-		               NON_FINITE_LIMIT);
+		return pp_fail(status, PP_EXIT_RUN,
+		               "error[E0905]: gradient norm is not finite at step %" PRIu64
+		               " (%d steps in a row; no update was made)",
+		               step, NON_FINITE_LIMIT);
 	while (stage + 1 < program->stage_count && !program->stages[stage].loads_labels)
 		stage++;
 	return pp_fail(status, PP_EXIT_RUN,
@@ -188,9 +195,10 @@ static bool run_steps(struct training *training, struct pp_status *status)
 	training->previous = pp_clock();
 	pp_run_report_start(training->report);
 	for (uint64_t step = 1; step <= training->steps; step++) {
-		/* Steps that end with a norm over all ranks begin together; others would drift apart and blur the idle times. */
-		if (training->scale == PP_NULL &&
-		    !pp_transport_exchange(run->transport, run->endpoint, run->watch, "lining up for the next step", NULL, NULL, 0, status))
+		/* Steps that end with a norm over all ranks begin together; others would drift apart and blur the idle times.
+		 */
+		if (training->scale == PP_NULL && !pp_transport_exchange(run->transport, run->endpoint, run->watch,
+		                                                         "lining up for the next step", NULL, NULL, 0, status))
 			return stop(training, status);
 		interp->step = step;
 		interp->lr = pp_learning_rate(&run->program->train, step - 1);
@@ -229,7 +237,8 @@ bool pp_run_rank(struct pp_rank_run *run, struct pp_status *status)
 	struct training training = {.run = run};
 	pp_watch_doing(run->watch, "preparing");
 	bool fine = prepare(&training, status);
-	bool ok = pp_run_agree(run->transport, run->endpoint, run->watch, run->program->ranks, "waiting for all ranks to be ready", fine, status);
+	bool ok = pp_run_agree(run->transport, run->endpoint, run->watch, run->program->ranks,
+	                       "waiting for all ranks to be ready", fine, status);
 	ok = ok && run_steps(&training, status);
 	ok = ok && finish(&training, status);
 	if (training.metrics) {

@@ -30,7 +30,8 @@ struct pp_rank_run {
 	struct pp_endpoint *endpoint; /* bound */
 	struct pp_watch *watch;
 	const struct pp_run_options *options;
-	/* Result: nothing of the rank may be freed before all ranks have stopped, since others may be copying to its slots. */
+	/* Result: nothing of the rank may be freed before all ranks have stopped, since others may be copying to its slots.
+	 */
 	struct pp_interp interp;
 	bool lost; /* a planted `exit`: vanish without a word */
 };

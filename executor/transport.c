@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool pp_transport_exchange(const struct pp_transport_ops *ops, struct pp_endpoint *endpoint, struct pp_watch *watch, const char *what,
-                           const void *mine, void *all, size_t bytes, struct pp_status *status)
+bool pp_transport_exchange(const struct pp_transport_ops *ops, struct pp_endpoint *endpoint, struct pp_watch *watch,
+                           const char *what, const void *mine, void *all, size_t bytes, struct pp_status *status)
 {
 	pp_watch_doing(watch, what);
 	ops->exchange(endpoint, mine, all, bytes);
@@ -23,7 +23,8 @@ bool pp_transport_exchange(const struct pp_transport_ops *ops, struct pp_endpoin
 		if (progress == PP_FAILED)
 			return pp_fail(status, PP_EXIT_RUN, "%s", ops->failure(endpoint));
 		if (!pp_pause(&pause, watch))
-			return pp_fail(status, PP_EXIT_RUN, "other ranks did not answer within %.0f s while %s", (double)watch->timeout * 1e-9, what);
+			return pp_fail(status, PP_EXIT_RUN, "other ranks did not answer within %.0f s while %s",
+			               (double)watch->timeout * 1e-9, what);
 	}
 }
 
@@ -76,13 +77,15 @@ void pp_post_counts_free(struct pp_post_counts *counts)
 bool pp_transport_supports(const struct pp_program *program, const struct pp_instr *coll, struct pp_status *status)
 {
 	if (coll->sub != PP_ALLREDUCE)
-		return pp_fail(status, PP_EXIT_ENVIRONMENT, "collective k%" PRIu32 " is %s: this piperun runs allreduce only", coll->a[0],
-		               pp_collective_name[coll->sub]);
+		return pp_fail(status, PP_EXIT_ENVIRONMENT, "collective k%" PRIu32 " is %s: this piperun runs allreduce only",
+		               coll->a[0], pp_collective_name[coll->sub]);
 	if (coll->dtype != PP_F32 && coll->dtype != PP_F64)
-		return pp_fail(status, PP_EXIT_ENVIRONMENT, "collective k%" PRIu32 " sums %s: this piperun sums f32 and f64 only", coll->a[0],
+		return pp_fail(status, PP_EXIT_ENVIRONMENT,
+		               "collective k%" PRIu32 " sums %s: this piperun sums f32 and f64 only", coll->a[0],
 		               pp_dtype_name[coll->dtype]);
 	if (program->groups[coll->a[1]].axis != PP_AXIS_PP && (program->tp != 1 || program->dp != 1))
-		return pp_fail(status, PP_EXIT_ENVIRONMENT, "collective k%" PRIu32 " runs over %s: this piperun wants tp = 1 and dp = 1", coll->a[0],
+		return pp_fail(status, PP_EXIT_ENVIRONMENT,
+		               "collective k%" PRIu32 " runs over %s: this piperun wants tp = 1 and dp = 1", coll->a[0],
 		               pp_axis_name[program->groups[coll->a[1]].axis]);
 	return true;
 }
@@ -127,8 +130,8 @@ struct pp_identity pp_identity_of(const struct pp_program *program, const struct
 
 bool pp_identity_equal(const struct pp_identity *a, const struct pp_identity *b)
 {
-	return a->channel == b->channel && a->seq == b->seq && a->stage == b->stage && a->mb == b->mb && a->bytes == b->bytes &&
-	       a->dtype == b->dtype && a->kind == b->kind;
+	return a->channel == b->channel && a->seq == b->seq && a->stage == b->stage && a->mb == b->mb &&
+	       a->bytes == b->bytes && a->dtype == b->dtype && a->kind == b->kind;
 }
 
 void pp_identity_explain(const struct pp_identity *sent, const struct pp_identity *expected, char *text, size_t size)
@@ -139,8 +142,9 @@ void pp_identity_explain(const struct pp_identity *sent, const struct pp_identit
 		const struct pp_identity *one = both[i];
 		const char *dtype = one->dtype < PP_DTYPE_COUNT ? pp_dtype_name[one->dtype] : "?";
 		const char *kind = one->kind < PP_VALUE_COUNT ? pp_value_name[one->kind] : "?";
-		snprintf(parts[i], sizeof parts[i], "c%" PRIu32 " #%" PRIu32 " %s s%" PRIu32 " m%" PRIu32 ", %" PRIu64 " bytes of %s", one->channel, one->seq,
-		         kind, one->stage, one->mb, one->bytes, dtype);
+		snprintf(parts[i], sizeof parts[i],
+		         "c%" PRIu32 " #%" PRIu32 " %s s%" PRIu32 " m%" PRIu32 ", %" PRIu64 " bytes of %s", one->channel,
+		         one->seq, kind, one->stage, one->mb, one->bytes, dtype);
 	}
 	snprintf(text, size, "message identity differs: sent %s; expected %s", parts[0], parts[1]);
 }

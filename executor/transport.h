@@ -55,8 +55,8 @@ struct pp_transport_ops {
 };
 
 /* Exchange and wait for it under the watch's deadline. */
-bool pp_transport_exchange(const struct pp_transport_ops *ops, struct pp_endpoint *endpoint, struct pp_watch *watch, const char *what,
-                           const void *mine, void *all, size_t bytes, struct pp_status *status);
+bool pp_transport_exchange(const struct pp_transport_ops *ops, struct pp_endpoint *endpoint, struct pp_watch *watch,
+                           const char *what, const void *mine, void *all, size_t bytes, struct pp_status *status);
 
 /* Number of posts (send or recv, coll) of a rank in its busiest program: how many can ever be outstanding. */
 struct pp_post_counts {

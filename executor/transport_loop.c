@@ -110,7 +110,8 @@ static void push(struct queue *queue, const struct pp_instr *instr, const void *
 
 static bool transfer(struct pp_loop *loop, const struct post *send, const struct post *recv)
 {
-	struct pp_identity sent = pp_identity_of(loop->program, send->instr), expected = pp_identity_of(loop->program, recv->instr);
+	struct pp_identity sent = pp_identity_of(loop->program, send->instr),
+	                   expected = pp_identity_of(loop->program, recv->instr);
 	bool equal = loop->options.check_identity ? pp_identity_equal(&sent, &expected) : sent.bytes == expected.bytes;
 	if (!equal) {
 		char text[FAILURE_TEXT];
@@ -134,7 +135,8 @@ static void move_channel(struct pp_loop *loop, struct channel *channel)
 	done = atomic_load_explicit(&channel->done, memory_order_acquire);
 	while (done < atomic_load_explicit(&channel->send.posted, memory_order_acquire) &&
 	       done < atomic_load_explicit(&channel->recv.posted, memory_order_acquire)) {
-		if (!transfer(loop, &channel->send.posts[done % channel->send.capacity], &channel->recv.posts[done % channel->recv.capacity]))
+		if (!transfer(loop, &channel->send.posts[done % channel->send.capacity],
+		              &channel->recv.posts[done % channel->recv.capacity]))
 			break;
 		atomic_store_explicit(&channel->done, ++done, memory_order_release);
 	}
@@ -194,8 +196,9 @@ static bool congruent(struct pp_loop *loop, struct group *group, uint64_t number
 		const struct pp_instr *other = group->members[i].posts[number % group->members[i].capacity].instr;
 		if (other->count != first->count || other->dtype != first->dtype || other->sub != first->sub) {
 			char text[FAILURE_TEXT];
-			snprintf(text, sizeof text, "members of group g%" PRIu32 " disagree: %" PRIu32 " elements of %s against %" PRIu32 " of %s", first->a[1],
-			         first->count, pp_dtype_name[first->dtype], other->count, pp_dtype_name[other->dtype]);
+			snprintf(text, sizeof text,
+			         "members of group g%" PRIu32 " disagree: %" PRIu32 " elements of %s against %" PRIu32 " of %s",
+			         first->a[1], first->count, pp_dtype_name[first->dtype], other->count, pp_dtype_name[other->dtype]);
 			set_failure(loop, text);
 			return false;
 		}
@@ -205,7 +208,8 @@ static bool congruent(struct pp_loop *loop, struct group *group, uint64_t number
 
 static void move_group(struct pp_loop *loop, struct group *group)
 {
-	if (!all_posted(group, atomic_load_explicit(&group->done, memory_order_acquire)) || atomic_flag_test_and_set(&group->moving))
+	if (!all_posted(group, atomic_load_explicit(&group->done, memory_order_acquire)) ||
+	    atomic_flag_test_and_set(&group->moving))
 		return;
 	uint64_t done = atomic_load_explicit(&group->done, memory_order_acquire);
 	while (all_posted(group, done) && congruent(loop, group, done)) {
@@ -316,7 +320,8 @@ static enum pp_progress test_exchange(struct pp_endpoint *endpoint)
 	poll(endpoint);
 	if (!endpoint->copied && atomic_load(&loop->arrived) >= wanted) {
 		for (uint32_t rank = 0; rank < loop->program->ranks && endpoint->bytes; rank++)
-			memcpy((unsigned char *)endpoint->all + rank * endpoint->bytes, loop->endpoints[rank].mine, endpoint->bytes);
+			memcpy((unsigned char *)endpoint->all + rank * endpoint->bytes, loop->endpoints[rank].mine,
+			       endpoint->bytes);
 		endpoint->copied = true;
 		atomic_fetch_add(&loop->left, 1);
 	}
@@ -385,7 +390,8 @@ static bool make_tables(struct pp_loop *loop)
 	return true;
 }
 
-struct pp_loop *pp_loop_create(const struct pp_program *program, const struct pp_transport_options *options, struct pp_status *status)
+struct pp_loop *pp_loop_create(const struct pp_program *program, const struct pp_transport_options *options,
+                               struct pp_status *status)
 {
 	struct pp_loop *loop = calloc(1, sizeof *loop);
 	if (loop) {

@@ -1,11 +1,12 @@
 /* The mpi transport.
  *
  * Each post of a channel has its requests preallocated: an identity header if asked, then the payload in pieces of at
- * most 1 GiB (MPI counts are ints). All are posted at once; completion is looked at in order, so `done` of a channel only
- * grows, as in the loop transport. A rank that gives up sends a note to all others, for MPI itself reports nothing to
- * the survivors of a lost rank.
+ * most 1 GiB (MPI counts are ints). All are posted at once; completion is looked at in order, so `done` of a channel
+ * only grows, as in the loop transport. A rank that gives up sends a note to all others, for MPI itself reports nothing
+ * to the survivors of a lost rank.
  *
- * Requires: the same program on all ranks. Ensures: no call here waits for another rank, except MPI's own start and end. */
+ * Requires: the same program on all ranks. Ensures: no call here waits for another rank, except MPI's own start and
+ * end. */
 #include "transport_mpi.h"
 
 #include "collective_mpi.h"
@@ -176,7 +177,8 @@ static void post_send(struct pp_endpoint *endpoint, const struct pp_instr *instr
 	if (endpoint->options.check_identity) {
 		post->header = pp_identity_of(endpoint->program, instr);
 		succeeded(endpoint,
-		          MPI_Isend(&post->header, (int)sizeof post->header, MPI_BYTE, channel->peer, tag, endpoint->data, &requests[post->requests++]),
+		          MPI_Isend(&post->header, (int)sizeof post->header, MPI_BYTE, channel->peer, tag, endpoint->data,
+		                    &requests[post->requests++]),
 		          "MPI_Isend");
 	}
 	uint64_t bytes = pp_payload_bytes(instr);
@@ -185,9 +187,11 @@ static void post_send(struct pp_endpoint *endpoint, const struct pp_instr *instr
 		const unsigned char *start = (const unsigned char *)from + at;
 		MPI_Request *request = &requests[post->requests++];
 		if (endpoint->options.sync_send)
-			succeeded(endpoint, MPI_Issend(start, count, MPI_BYTE, channel->peer, tag, endpoint->data, request), "MPI_Issend");
+			succeeded(endpoint, MPI_Issend(start, count, MPI_BYTE, channel->peer, tag, endpoint->data, request),
+			          "MPI_Issend");
 		else
-			succeeded(endpoint, MPI_Isend(start, count, MPI_BYTE, channel->peer, tag, endpoint->data, request), "MPI_Isend");
+			succeeded(endpoint, MPI_Isend(start, count, MPI_BYTE, channel->peer, tag, endpoint->data, request),
+			          "MPI_Isend");
 	}
 }
 
@@ -199,13 +203,15 @@ static void post_recv(struct pp_endpoint *endpoint, const struct pp_instr *instr
 	int tag = (int)instr->a[0];
 	if (endpoint->options.check_identity)
 		succeeded(endpoint,
-		          MPI_Irecv(&post->header, (int)sizeof post->header, MPI_BYTE, channel->peer, tag, endpoint->data, &requests[post->requests++]),
+		          MPI_Irecv(&post->header, (int)sizeof post->header, MPI_BYTE, channel->peer, tag, endpoint->data,
+		                    &requests[post->requests++]),
 		          "MPI_Irecv");
 	uint64_t bytes = pp_payload_bytes(instr);
 	for (uint64_t at = 0; at == 0 || at < bytes; at += endpoint->piece) {
 		int count = (int)(bytes - at < endpoint->piece ? bytes - at : endpoint->piece);
 		succeeded(endpoint,
-		          MPI_Irecv((unsigned char *)to + at, count, MPI_BYTE, channel->peer, tag, endpoint->data, &requests[post->requests++]),
+		          MPI_Irecv((unsigned char *)to + at, count, MPI_BYTE, channel->peer, tag, endpoint->data,
+		                    &requests[post->requests++]),
 		          "MPI_Irecv");
 	}
 }
@@ -222,7 +228,8 @@ static bool check_header(struct pp_endpoint *endpoint, const struct post *post)
 }
 
 /* A payload that is shorter than posted would go unnoticed: MPI only reports longer ones. */
-static bool check_length(struct pp_endpoint *endpoint, const struct channel *channel, const struct post *post, const MPI_Status *status)
+static bool check_length(struct pp_endpoint *endpoint, const struct channel *channel, const struct post *post,
+                         const MPI_Status *status)
 {
 	uint32_t header = endpoint->options.check_identity ? 1 : 0;
 	if (channel->sends || channel->next < header)
@@ -234,7 +241,8 @@ static bool check_length(struct pp_endpoint *endpoint, const struct channel *cha
 	if ((uint64_t)count == wanted)
 		return true;
 	char text[FAILURE_TEXT];
-	snprintf(text, sizeof text, "c%" PRIu32 " #%" PRIu32 ": got %d of %" PRIu64 " bytes", post->instr->a[0], post->instr->a[1], count, wanted);
+	snprintf(text, sizeof text, "c%" PRIu32 " #%" PRIu32 ": got %d of %" PRIu64 " bytes", post->instr->a[0],
+	         post->instr->a[1], count, wanted);
 	set_failure(endpoint, text);
 	return false;
 }
@@ -250,7 +258,8 @@ static void move_channel(struct pp_endpoint *endpoint, struct channel *channel)
 			MPI_Status status;
 			if (!succeeded(endpoint, MPI_Test(&requests[channel->next], &arrived, &status), "a transfer") || !arrived)
 				return;
-			if (channel->next == 0 && endpoint->options.check_identity && !channel->sends && !check_header(endpoint, post))
+			if (channel->next == 0 && endpoint->options.check_identity && !channel->sends &&
+			    !check_header(endpoint, post))
 				return;
 			if (!check_length(endpoint, channel, post, &status))
 				return;
@@ -335,14 +344,16 @@ static void exchange(struct pp_endpoint *endpoint, const void *mine, void *all, 
 		succeeded(endpoint, MPI_Ibarrier(endpoint->control, &endpoint->exchange), "MPI_Ibarrier");
 	else
 		succeeded(endpoint,
-		          MPI_Iallgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, endpoint->control, &endpoint->exchange),
+		          MPI_Iallgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, endpoint->control,
+		                         &endpoint->exchange),
 		          "MPI_Iallgather");
 }
 
 static enum pp_progress test_exchange(struct pp_endpoint *endpoint)
 {
 	int arrived = 0;
-	if (endpoint->failed || !succeeded(endpoint, MPI_Test(&endpoint->exchange, &arrived, MPI_STATUS_IGNORE), "an exchange"))
+	if (endpoint->failed ||
+	    !succeeded(endpoint, MPI_Test(&endpoint->exchange, &arrived, MPI_STATUS_IGNORE), "an exchange"))
 		return PP_FAILED;
 	return arrived ? PP_DONE : pending(endpoint);
 }
@@ -397,7 +408,8 @@ static void widest_payloads(const struct pp_program *program, uint32_t rank, uin
 	}
 }
 
-static bool bind_channels(struct pp_endpoint *endpoint, const struct pp_program *program, const struct pp_post_counts *counts)
+static bool bind_channels(struct pp_endpoint *endpoint, const struct pp_program *program,
+                          const struct pp_post_counts *counts)
 {
 	uint32_t rank = (uint32_t)endpoint->rank;
 	endpoint->channels = calloc((size_t)program->channel_count + 1, sizeof *endpoint->channels);
@@ -430,7 +442,8 @@ static bool bind_channels(struct pp_endpoint *endpoint, const struct pp_program 
 	return ok;
 }
 
-static bool bind_lines(struct pp_endpoint *endpoint, const struct pp_program *program, const struct pp_post_counts *counts)
+static bool bind_lines(struct pp_endpoint *endpoint, const struct pp_program *program,
+                       const struct pp_post_counts *counts)
 {
 	endpoint->colls = calloc((size_t)counts->colls + 1, sizeof *endpoint->colls);
 	endpoint->lines = calloc((size_t)program->group_count + 1, sizeof *endpoint->lines);
@@ -464,7 +477,8 @@ static bool tags_suffice(const struct pp_endpoint *endpoint, const struct pp_pro
 	uint64_t wanted = program->channel_count > program->group_count ? program->channel_count : program->group_count;
 	if (wanted <= most)
 		return true;
-	return pp_fail(status, PP_EXIT_ENVIRONMENT, "the program has %" PRIu64 " channels, this MPI has %" PRIu64 " tags", wanted, most);
+	return pp_fail(status, PP_EXIT_ENVIRONMENT, "the program has %" PRIu64 " channels, this MPI has %" PRIu64 " tags",
+	               wanted, most);
 }
 
 static void unbind(struct pp_endpoint *endpoint)
@@ -488,18 +502,19 @@ static void unbind(struct pp_endpoint *endpoint)
 	endpoint->mine_count = endpoint->coll_count = endpoint->line_count = 0;
 }
 
-bool pp_mpi_bind(struct pp_endpoint *endpoint, const struct pp_program *program, const struct pp_transport_options *options,
-                 struct pp_status *status)
+bool pp_mpi_bind(struct pp_endpoint *endpoint, const struct pp_program *program,
+                 const struct pp_transport_options *options, struct pp_status *status)
 {
 	unbind(endpoint);
 	endpoint->program = program;
 	endpoint->options = *options;
-	endpoint->piece = options->largest_message && options->largest_message < largest_piece ? options->largest_message : largest_piece;
+	endpoint->piece =
+	    options->largest_message && options->largest_message < largest_piece ? options->largest_message : largest_piece;
 	if (!tags_suffice(endpoint, program, status))
 		return false;
 	struct pp_post_counts counts;
-	bool ok = pp_post_counts_make(program, (uint32_t)endpoint->rank, &counts) && bind_channels(endpoint, program, &counts) &&
-	          bind_lines(endpoint, program, &counts);
+	bool ok = pp_post_counts_make(program, (uint32_t)endpoint->rank, &counts) &&
+	          bind_channels(endpoint, program, &counts) && bind_lines(endpoint, program, &counts);
 	pp_post_counts_free(&counts);
 	return ok || pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory for the channels of rank %d", endpoint->rank);
 }
@@ -518,8 +533,8 @@ void pp_mpi_close(struct pp_endpoint *endpoint)
 	free(endpoint);
 }
 
-/* One rank aborts, the lowest of those that gave up by themselves: several at once confuse launchers. The others wait to
- * be ended, but not for ever. */
+/* One rank aborts, the lowest of those that gave up by themselves: several at once confuse launchers. The others wait
+ * to be ended, but not for ever. */
 void pp_mpi_abort(struct pp_endpoint *endpoint, int code)
 {
 	uint64_t start = pp_clock();

@@ -6,15 +6,16 @@
 
 #include "transport.h"
 
-/* Start MPI. The endpoint can `exchange` and `give_up` at once; channels and groups come with pp_mpi_bind. NULL on failure. */
+/* Start MPI. The endpoint can `exchange` and `give_up` at once; channels and groups come with pp_mpi_bind. NULL on
+ * failure. */
 struct pp_endpoint *pp_mpi_open(struct pp_status *status);
 uint32_t pp_mpi_rank(const struct pp_endpoint *endpoint);
 uint32_t pp_mpi_ranks(const struct pp_endpoint *endpoint);
 
 /* Channels and groups of a verified program (in place of those bound before); posts and tests work from here on.
  * Everything is allocated here. */
-bool pp_mpi_bind(struct pp_endpoint *endpoint, const struct pp_program *program, const struct pp_transport_options *options,
-                 struct pp_status *status);
+bool pp_mpi_bind(struct pp_endpoint *endpoint, const struct pp_program *program,
+                 const struct pp_transport_options *options, struct pp_status *status);
 
 /* End MPI after a run that succeeded, or after start checks that all ranks know to have failed. */
 void pp_mpi_close(struct pp_endpoint *endpoint);

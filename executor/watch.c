@@ -111,7 +111,8 @@ static void print_position(struct pp_watch *watch, FILE *out)
 	const struct pp_instr *post = waits ? post_of(stream, index) : NULL;
 	if (post)
 		print_partner(watch, post, out);
-	fprintf(out, " (step %" PRIu64 ", instruction %" PRIu32 " of %" PRIu32, (uint64_t)atomic_load(&watch->step), index + 1, stream->count);
+	fprintf(out, " (step %" PRIu64 ", instruction %" PRIu32 " of %" PRIu32, (uint64_t)atomic_load(&watch->step),
+	        index + 1, stream->count);
 	if (waits && entered)
 		fprintf(out, ", for %.1f s", (double)(pp_clock() - entered) * 1e-9);
 	fputc(')', out);
@@ -186,7 +187,8 @@ static bool catch_signals(const sigset_t *signals)
 {
 	struct sigaction action = {.sa_sigaction = pass_on, .sa_flags = SA_SIGINFO | SA_RESTART};
 	sigemptyset(&action.sa_mask);
-	return pthread_sigmask(SIG_BLOCK, signals, NULL) == 0 && sigaction(SIGINT, &action, NULL) == 0 && sigaction(SIGTERM, &action, NULL) == 0;
+	return pthread_sigmask(SIG_BLOCK, signals, NULL) == 0 && sigaction(SIGINT, &action, NULL) == 0 &&
+	       sigaction(SIGTERM, &action, NULL) == 0;
 }
 
 struct pp_sentry *pp_sentry_start(struct pp_watch *watches, uint32_t count)

@@ -18,7 +18,7 @@ struct pp_watch {
 	const struct pp_program *program; /* NULL before it is loaded */
 	const struct pp_stream *stream;
 	uint32_t rank;
-	uint64_t timeout; /* ns of one wait */
+	uint64_t timeout;            /* ns of one wait */
 	_Atomic(const char *) doing; /* outside of streams; NULL: at instruction `index` */
 	atomic_uint index;
 	atomic_uint_least64_t step;    /* from 1 */

@@ -1,5 +1,6 @@
 /* Predicted against measured idle time: custom layers run as timed sleeps, so only the executor's waiting and moving of
- * data separates the two. Goal: within 5 percentage points on every rank, p <= 16. Usage: bench_idle [ms per forward] */
+ * data separates the two. Goal: within 5 percentage points on every rank, p <= 16. Usage: bench_idle [ms per forward]
+ */
 #include "unit/model_fixture.h"
 
 #include "executor/launch.h"
@@ -19,8 +20,8 @@ static void fill_rows(struct pp_arena *arena, struct pp_schedule *schedule)
 		row->actions = PP_NEW_ARRAY(arena, struct pp_action, 2 * (size_t)m);
 		while (row->count < 2 * m) {
 			bool forward = row->count < warmup || (forwards < m && (row->count - warmup) % 2 == 0);
-			row->actions[row->count++] =
-			    (struct pp_action){.stage = rank, .mb = forward ? forwards++ : backwards++, .kind = forward ? PP_F : PP_B};
+			row->actions[row->count++] = (struct pp_action){
+			    .stage = rank, .mb = forward ? forwards++ : backwards++, .kind = forward ? PP_F : PP_B};
 		}
 	}
 }
@@ -35,7 +36,8 @@ static int run(uint32_t ranks, uint64_t time)
 	spec->model.layers = PP_NEW_ARRAY(arena, struct pp_layer, ranks);
 	spec->model.trains = false;
 	for (uint32_t i = 0; i < ranks; i++) {
-		struct pp_custom custom = {.output = 65536, .activation = 65536, .time_f = time + time * (i % 3) / 4, .time_i = time, .time_w = time};
+		struct pp_custom custom = {
+		    .output = 65536, .activation = 65536, .time_f = time + time * (i % 3) / 4, .time_i = time, .time_w = time};
 		spec->model.layers[i] = fixture_custom(&size, "layer", custom);
 	}
 	spec->microbatches = 2 * ranks;
@@ -60,7 +62,8 @@ static int run(uint32_t ranks, uint64_t time)
 		return 3;
 	pp_program_print(program, out);
 	fclose(out);
-	printf("\n%u ranks, %u microbatches, forward %.1f to %.1f ms\n", ranks, spec->microbatches, (double)time * 1e-6, (double)time * 1.5e-6);
+	printf("\n%u ranks, %u microbatches, forward %.1f to %.1f ms\n", ranks, spec->microbatches, (double)time * 1e-6,
+	       (double)time * 1.5e-6);
 	fflush(stdout);
 	struct pp_launch launch = {
 	    .arena = arena, .path = path, .device = &pp_device_cpu, .run = {.steps = 4}, .timeout = UINT64_C(60000000000)};

@@ -54,8 +54,8 @@ int main(void)
 		for (int timed = 0; timed < 2; timed++) {
 			uint32_t count;
 			double ns = measure(&samples[i], timed, &count);
-			printf("interpreter: %" PRIu32 " instructions, %u stages%s%s: %.0f ns per instruction (goal 1000)\n", count, samples[i].chunks,
-			       samples[i].split ? ", split" : "", timed ? ", traced" : "", ns);
+			printf("interpreter: %" PRIu32 " instructions, %u stages%s%s: %.0f ns per instruction (goal 1000)\n", count,
+			       samples[i].chunks, samples[i].split ? ", split" : "", timed ? ", traced" : "", ns);
 		}
 	return 0;
 }

@@ -1,5 +1,5 @@
-/* Run under mpirun: hand-built programs over the mpi transport must give the bits that the loop transport gives, in every
- * mode (synchronous sends, identity check, payloads in pieces, jitter) and for every size of message. */
+/* Run under mpirun: hand-built programs over the mpi transport must give the bits that the loop transport gives, in
+ * every mode (synchronous sends, identity check, payloads in pieces, jitter) and for every size of message. */
 #include "support/run_rank.h"
 #include "support/sample_program.h"
 
@@ -32,9 +32,10 @@ static int compare(uint32_t rank, size_t mode, const struct pp_test_result *mpi,
 {
 	if (mpi->ok && loop->ok && mpi->errors + loop->errors == 0 && mpi->digest == loop->digest)
 		return 0;
-	fprintf(stderr, "mode %zu rank %" PRIu32 ": mpi %s %016" PRIx64 " %u wrong (%s), loop %s %016" PRIx64 " %u wrong (%s)\n", mode, rank,
-	        mpi->ok ? "ok" : mpi->status.text, mpi->digest, mpi->errors, mpi->first, loop->ok ? "ok" : loop->status.text, loop->digest,
-	        loop->errors, loop->first);
+	fprintf(stderr,
+	        "mode %zu rank %" PRIu32 ": mpi %s %016" PRIx64 " %u wrong (%s), loop %s %016" PRIx64 " %u wrong (%s)\n",
+	        mode, rank, mpi->ok ? "ok" : mpi->status.text, mpi->digest, mpi->errors, mpi->first,
+	        loop->ok ? "ok" : loop->status.text, loop->digest, loop->errors, loop->first);
 	return 1;
 }
 

@@ -24,9 +24,10 @@ static void fill_rows(struct pp_arena *arena, struct pp_schedule *schedule, uint
 		while (row->count < 2 * each) {
 			bool forward = row->count < warmup || (forwards < each && (row->count - warmup) % 2 == 0);
 			uint32_t n = forward ? forwards++ : backwards++, chunk = n % round / ranks;
-			row->actions[row->count++] = (struct pp_action){.stage = (forward ? chunk : chunks - 1 - chunk) * ranks + rank,
-			                                                .mb = n / round * ranks + n % ranks,
-			                                                .kind = forward ? PP_F : PP_B};
+			row->actions[row->count++] =
+			    (struct pp_action){.stage = (forward ? chunk : chunks - 1 - chunk) * ranks + rank,
+			                       .mb = n / round * ranks + n % ranks,
+			                       .kind = forward ? PP_F : PP_B};
 		}
 	}
 }
@@ -51,8 +52,19 @@ int main(int argc, char **argv)
 	spec->microbatches = schedule.microbatches;
 	spec->cluster.nodes = 1;
 	spec->cluster.gpus = schedule.ranks;
-	spec->train = (struct pp_train){.microbatch = 2, .seq = 16, .vocab = 64, .steps = 6, .seed = 5, .data = PP_DATA_SYNTHETIC, .data_seed = 9,
-	                                .lr_kind = PP_LR_COSINE, .lr_peak = 0.003, .lr_floor = 0.0003, .lr_warmup = 2, .log_every = 1, .hypers = hypers,
+	spec->train = (struct pp_train){.microbatch = 2,
+	                                .seq = 16,
+	                                .vocab = 64,
+	                                .steps = 6,
+	                                .seed = 5,
+	                                .data = PP_DATA_SYNTHETIC,
+	                                .data_seed = 9,
+	                                .lr_kind = PP_LR_COSINE,
+	                                .lr_peak = 0.003,
+	                                .lr_floor = 0.0003,
+	                                .lr_warmup = 2,
+	                                .log_every = 1,
+	                                .hypers = hypers,
 	                                .hyper_count = 2};
 	struct pp_program *program = pp_training_program(arena, spec, &schedule, diag);
 	if (program)

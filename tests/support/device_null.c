@@ -62,7 +62,8 @@ static uint32_t words(const struct pp_device *device, uint32_t stage)
 	return (uint32_t)((uint64_t)of->out_count * pp_dtype_size[of->out_dtype] / sizeof(uint32_t));
 }
 
-static void write_value(struct pp_device *device, uint32_t to, enum pp_value kind, uint32_t stage, uint32_t count, uint32_t mb, uint32_t step)
+static void write_value(struct pp_device *device, uint32_t to, enum pp_value kind, uint32_t stage, uint32_t count,
+                        uint32_t mb, uint32_t step)
 {
 	uint32_t *value = slot(device, to);
 	for (uint32_t i = 0; i < count; i++)
@@ -72,16 +73,19 @@ static void write_value(struct pp_device *device, uint32_t to, enum pp_value kin
 static void complain(struct pp_device *device, const char *what, uint32_t stage, uint32_t mb, uint32_t step)
 {
 	if (device->errors++ == 0)
-		snprintf(device->first, sizeof device->first, "rank %" PRIu32 ": wrong %s at s%" PRIu32 " m%" PRIu32 " step %" PRIu32, device->rank, what,
-		         stage, mb, step);
+		snprintf(device->first, sizeof device->first,
+		         "rank %" PRIu32 ": wrong %s at s%" PRIu32 " m%" PRIu32 " step %" PRIu32, device->rank, what, stage, mb,
+		         step);
 }
 
-static void check_value(struct pp_device *device, uint32_t from, enum pp_value kind, uint32_t stage, uint32_t count, uint32_t mb, uint32_t step)
+static void check_value(struct pp_device *device, uint32_t from, enum pp_value kind, uint32_t stage, uint32_t count,
+                        uint32_t mb, uint32_t step)
 {
 	const uint32_t *value = slot(device, from);
 	for (uint32_t i = 0; i < count; i++)
 		if (value[i] != pattern(kind, stage, mb, step, i)) {
-			complain(device, kind == PP_ACT ? "activation" : "gradient", kind == PP_ACT ? stage + 1 : stage - 1, mb, step);
+			complain(device, kind == PP_ACT ? "activation" : "gradient", kind == PP_ACT ? stage + 1 : stage - 1, mb,
+			         step);
 			return;
 		}
 }
@@ -161,7 +165,8 @@ static void sqnorm(struct pp_device *device, uint32_t grad, uint32_t norms, uint
 	((double *)slot(device, norms))[tensor] = 1.0;
 }
 
-static void clip(struct pp_device *device, const struct pp_hyper *hyper, enum pp_mean mean, uint32_t losses, uint32_t norms, uint32_t scale)
+static void clip(struct pp_device *device, const struct pp_hyper *hyper, enum pp_mean mean, uint32_t losses,
+                 uint32_t norms, uint32_t scale)
 {
 	(void)hyper;
 	(void)mean;
@@ -171,8 +176,8 @@ static void clip(struct pp_device *device, const struct pp_hyper *hyper, enum pp
 	out[0] = out[1] = out[2] = out[3] = 1.0;
 }
 
-static void opt(struct pp_device *device, enum pp_optimizer rule, const struct pp_hyper *hyper, double lr, uint64_t step, uint32_t weight,
-                uint32_t grad, uint32_t moment1, uint32_t moment2, uint32_t scale)
+static void opt(struct pp_device *device, enum pp_optimizer rule, const struct pp_hyper *hyper, double lr,
+                uint64_t step, uint32_t weight, uint32_t grad, uint32_t moment1, uint32_t moment2, uint32_t scale)
 {
 	(void)device;
 	(void)rule;

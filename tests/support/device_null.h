@@ -1,6 +1,6 @@
 /* A device that computes identities instead of layers: every forward writes a pattern that names (stage, microbatch,
- * step) and checks that its input names what it should; backwards likewise. Gradients get sums of numbers whose order of
- * addition matters. So a run on this device shows that every value reached the right place. */
+ * step) and checks that its input names what it should; backwards likewise. Gradients get sums of numbers whose order
+ * of addition matters. So a run on this device shows that every value reached the right place. */
 #ifndef PP_DEVICE_NULL_H
 #define PP_DEVICE_NULL_H
 

@@ -40,7 +40,8 @@ struct pp_test_result pp_test_run_rank(const struct pp_test_run *run, uint32_t r
 	bool ran = run_steps(run, &interp, &result.status);
 	struct pp_status ignored;
 	if (!interp.lost)
-		pp_transport_exchange(run->transport, endpoint, watch, "finishing", NULL, NULL, 0, ran ? &result.status : &ignored);
+		pp_transport_exchange(run->transport, endpoint, watch, "finishing", NULL, NULL, 0,
+		                      ran ? &result.status : &ignored);
 	result.ok = ran;
 	result.device = interp.device;
 	const char *first;

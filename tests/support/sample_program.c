@@ -1,7 +1,7 @@
 /* Hand-built programs for tests of the executor.
  *
- * Ensures: stages, channels, slots, streams and one all-rank group are consistent; the weights are absent, gradients are
- * reduced over all ranks chunk by chunk. */
+ * Ensures: stages, channels, slots, streams and one all-rank group are consistent; the weights are absent, gradients
+ * are reduced over all ranks chunk by chunk. */
 #include "sample_program.h"
 
 struct builder {
@@ -22,7 +22,8 @@ static uint32_t add_slot(struct builder *b, uint32_t rank, enum pp_slot_class cl
 {
 	struct pp_rank *to = &b->program->rank[rank];
 	to->slots = pp_arena_grow(b->arena, to->slots, to->slot_count, to->slot_count + 1, sizeof *to->slots);
-	to->slots[to->slot_count] = (struct pp_slot){.class = (uint8_t)class, .placed = true, .tensor = tensor, .bytes = bytes, .offset = to->arena_bytes};
+	to->slots[to->slot_count] = (struct pp_slot){
+	    .class = (uint8_t) class, .placed = true, .tensor = tensor, .bytes = bytes, .offset = to->arena_bytes};
 	to->arena_bytes += (bytes + PP_ALIGN - 1) / PP_ALIGN * PP_ALIGN;
 	return to->slot_count++;
 }
@@ -46,7 +47,8 @@ static uint32_t find_channel(const struct builder *b, uint32_t source, uint32_t 
 	return PP_NULL;
 }
 
-static void post(struct builder *b, uint32_t rank, enum pp_op op, uint32_t channel, uint32_t stage, uint32_t mb, uint32_t slot)
+static void post(struct builder *b, uint32_t rank, enum pp_op op, uint32_t channel, uint32_t stage, uint32_t mb,
+                 uint32_t slot)
 {
 	struct pp_instr *instr = add_instr(b, rank, op, stage, mb);
 	instr->a[0] = channel;
@@ -78,13 +80,15 @@ static void make_channels(struct builder *b)
 	b->program->channels = pp_arena_alloc(b->arena, 2 * (size_t)stages, sizeof *b->program->channels);
 	for (uint32_t s = 0; s + 1 < stages; s++)
 		for (unsigned kind = 0; kind < PP_VALUE_COUNT; kind++) {
-			uint32_t source = rank_of(b, kind == PP_ACT ? s : s + 1), destination = rank_of(b, kind == PP_ACT ? s + 1 : s);
+			uint32_t source = rank_of(b, kind == PP_ACT ? s : s + 1),
+			         destination = rank_of(b, kind == PP_ACT ? s + 1 : s);
 			if (source == destination)
 				continue;
 			uint32_t at = find_channel(b, source, destination, (enum pp_value)kind);
 			if (at == PP_NULL) {
 				at = b->program->channel_count++;
-				b->program->channels[at] = (struct pp_channel){.source = source, .destination = destination, .kind = (uint8_t)kind};
+				b->program->channels[at] =
+				    (struct pp_channel){.source = source, .destination = destination, .kind = (uint8_t)kind};
 			}
 			b->program->channels[at].messages += b->sample->microbatches;
 			b->program->channels[at].depth += b->sample->microbatches;
@@ -98,14 +102,18 @@ static void make_slots(struct builder *b)
 	for (uint32_t s = 0; s < stages; s++)
 		for (uint32_t k = 0; k < m; k++) {
 			uint32_t at = s * m + k, rank = rank_of(b, s);
-			b->in[at] = s == 0 ? PP_NULL : rank_of(b, s - 1) == rank ? b->out[at - m] : add_slot(b, rank, PP_SLOT_RECV, bytes, PP_NULL);
+			b->in[at] = s == 0                      ? PP_NULL
+			            : rank_of(b, s - 1) == rank ? b->out[at - m]
+			                                        : add_slot(b, rank, PP_SLOT_RECV, bytes, PP_NULL);
 			b->out[at] = s + 1 == stages ? PP_NULL : add_slot(b, rank, PP_SLOT_OUT, bytes, PP_NULL);
 			b->stash[at] = add_slot(b, rank, PP_SLOT_STASH, 64, PP_NULL);
 		}
 	for (uint32_t s = stages; s-- > 0;)
 		for (uint32_t k = 0; k < m; k++) {
 			uint32_t at = s * m + k, rank = rank_of(b, s);
-			b->dout[at] = s + 1 == stages ? PP_NULL : rank_of(b, s + 1) == rank ? b->din[at + m] : add_slot(b, rank, PP_SLOT_RECV, bytes, PP_NULL);
+			b->dout[at] = s + 1 == stages             ? PP_NULL
+			              : rank_of(b, s + 1) == rank ? b->din[at + m]
+			                                          : add_slot(b, rank, PP_SLOT_RECV, bytes, PP_NULL);
 			b->din[at] = s == 0 ? PP_NULL : add_slot(b, rank, PP_SLOT_OUT, bytes, PP_NULL);
 		}
 }
@@ -232,14 +240,18 @@ static void make_stages(struct builder *b)
 	program->tensors = pp_arena_alloc(b->arena, stages, sizeof *program->tensors);
 	for (uint32_t s = 0; s < stages; s++) {
 		struct pp_stage *stage = &program->stages[s];
-		*stage = (struct pp_stage){.rank = rank_of(b, s), .title = "custom", .out_count = s + 1 < stages ? b->sample->out_count : 0, .out_dtype = PP_F32};
+		*stage = (struct pp_stage){.rank = rank_of(b, s),
+		                           .title = "custom",
+		                           .out_count = s + 1 < stages ? b->sample->out_count : 0,
+		                           .out_dtype = PP_F32};
 		for (uint32_t phase = 0; phase < PP_PHASE_COUNT; phase++) {
 			bool used = phase == PP_PHASE_F || (phase == PP_PHASE_B) == !b->sample->split;
 			stage->body[phase] = used ? add_body(b, s, (enum pp_phase)phase) : PP_NULL;
 		}
 		if (!b->sample->grad_count)
 			continue;
-		program->tensors[s] = (struct pp_tensor){.name = pp_arena_printf(b->arena, "t%u", s), .rows = b->sample->grad_count, .columns = 1, .dims = 1};
+		program->tensors[s] = (struct pp_tensor){
+		    .name = pp_arena_printf(b->arena, "t%u", s), .rows = b->sample->grad_count, .columns = 1, .dims = 1};
 		uint64_t bytes = (uint64_t)b->sample->grad_count * sizeof(float);
 		program->uses[s] = (struct pp_use){.tensor = s,
 		                                   .stage = s,

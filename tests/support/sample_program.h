@@ -9,9 +9,9 @@
 
 struct pp_sample {
 	uint32_t ranks, chunks, microbatches;
-	uint32_t out_count;   /* f32 elements of a boundary value */
-	uint32_t grad_count;  /* f32 elements of each stage's gradient; 0: no reductions */
-	bool split;           /* bwdi + bwdw instead of bwd */
+	uint32_t out_count;  /* f32 elements of a boundary value */
+	uint32_t grad_count; /* f32 elements of each stage's gradient; 0: no reductions */
+	bool split;          /* bwdi + bwdw instead of bwd */
 };
 
 /* One program "train". */

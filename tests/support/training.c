@@ -17,14 +17,16 @@
 #include <string.h>
 #include <unistd.h>
 
-static void split_layers(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_schedule *schedule, struct pp_stages *stages)
+static void split_layers(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_schedule *schedule,
+                         struct pp_stages *stages)
 {
 	uint32_t layers = spec->model.layer_count;
 	stages->count = schedule->stages;
 	stages->items = PP_NEW_ARRAY(arena, struct pp_stage_plan, stages->count);
 	for (uint32_t s = 0; s < stages->count; s++) {
 		stages->items[s].first_layer = (uint32_t)((uint64_t)layers * s / stages->count);
-		stages->items[s].layer_count = (uint32_t)((uint64_t)layers * (s + 1) / stages->count) - stages->items[s].first_layer;
+		stages->items[s].layer_count =
+		    (uint32_t)((uint64_t)layers * (s + 1) / stages->count) - stages->items[s].first_layer;
 		stages->items[s].rank = schedule->stage_rank[s];
 	}
 }
@@ -44,7 +46,8 @@ static struct pp_program *frame(struct pp_arena *arena, const struct pp_spec *sp
 	return program;
 }
 
-struct pp_program *pp_training_program(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_schedule *schedule, struct pp_diag *diag)
+struct pp_program *pp_training_program(struct pp_arena *arena, const struct pp_spec *spec,
+                                       const struct pp_schedule *schedule, struct pp_diag *diag)
 {
 	static const uint8_t phase_of[PP_ACTION_KINDS] = {
 	    [PP_F] = 1 << PP_PHASE_F, [PP_B] = 1 << PP_PHASE_B, [PP_I] = 1 << PP_PHASE_I, [PP_W] = 1 << PP_PHASE_W};
@@ -61,7 +64,8 @@ struct pp_program *pp_training_program(struct pp_arena *arena, const struct pp_s
 		return NULL;
 	pp_tensors_build(program, &spec->model, &stages, (enum pp_dtype)spec->dtype);
 	pp_bodies_build(program, spec, &stages, phases);
-	if (!pp_lower(program, spec, schedule, diag) || !pp_plan_memory(program, diag) || !pp_verify(program, &program->stamp, diag))
+	if (!pp_lower(program, spec, schedule, diag) || !pp_plan_memory(program, diag) ||
+	    !pp_verify(program, &program->stamp, diag))
 		return NULL;
 	return program;
 }
@@ -89,13 +93,15 @@ static uint64_t hash_weights(const struct rank_job *job, const struct pp_use *us
 	return hash;
 }
 
-static void collect_weights(struct pp_arena *arena, const struct pp_program *program, const struct rank_job *jobs, struct pp_training_result *result)
+static void collect_weights(struct pp_arena *arena, const struct pp_program *program, const struct rank_job *jobs,
+                            struct pp_training_result *result)
 {
 	result->hashes = PP_NEW_ARRAY(arena, uint64_t, program->tensor_count + 1);
 	bool *seen = PP_NEW_ARRAY(arena, bool, program->tensor_count + 1);
 	for (uint32_t i = 0; i < program->use_count; i++) {
 		const struct pp_use *use = &program->uses[i];
-		uint64_t hash = hash_weights(&jobs[program->stages[use->stage].rank], use), *kept = &result->hashes[use->tensor];
+		uint64_t hash = hash_weights(&jobs[program->stages[use->stage].rank], use),
+		         *kept = &result->hashes[use->tensor];
 		*kept = !seen[use->tensor] || *kept == hash ? hash : 0;
 		seen[use->tensor] = true;
 	}
@@ -120,7 +126,8 @@ static void collect_steps(struct pp_arena *arena, const char *path, struct pp_tr
 	*to = '\0';
 }
 
-struct pp_training_result pp_training_run(struct pp_arena *arena, const struct pp_program *program, const struct pp_transport_options *transport,
+struct pp_training_result pp_training_run(struct pp_arena *arena, const struct pp_program *program,
+                                          const struct pp_transport_options *transport,
                                           const struct pp_run_options *options)
 {
 	struct pp_training_result result = {.ok = true, .steps = ""};

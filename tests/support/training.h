@@ -10,7 +10,8 @@
 #include "ir/spec.h"
 
 /* Stages split the layers as evenly as whole layers allow. NULL after a message in `diag`. */
-struct pp_program *pp_training_program(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_schedule *schedule, struct pp_diag *diag);
+struct pp_program *pp_training_program(struct pp_arena *arena, const struct pp_spec *spec,
+                                       const struct pp_schedule *schedule, struct pp_diag *diag);
 
 struct pp_training_result {
 	bool ok;
@@ -20,7 +21,8 @@ struct pp_training_result {
 };
 
 /* Run all ranks. Results live in the arena. */
-struct pp_training_result pp_training_run(struct pp_arena *arena, const struct pp_program *program, const struct pp_transport_options *transport,
+struct pp_training_result pp_training_run(struct pp_arena *arena, const struct pp_program *program,
+                                          const struct pp_transport_options *transport,
                                           const struct pp_run_options *options);
 
 #endif

@@ -55,7 +55,8 @@ static struct pp_training_result reference(struct world *w, bool tied, uint32_t 
 	return result;
 }
 
-static void assert_same_bits(const struct pp_program *program, const struct pp_training_result *one, const struct pp_training_result *other)
+static void assert_same_bits(const struct pp_program *program, const struct pp_training_result *one,
+                             const struct pp_training_result *other)
 {
 	assert_true(one->ok && other->ok);
 	assert_string_equal(one->steps, other->steps);
@@ -70,14 +71,16 @@ static void named_schedules_give_the_bits_of_one_rank(void **state)
 	const struct {
 		uint32_t ranks, chunks, microbatches;
 		bool tied;
-	} cases[] = {{2, 1, 4, false}, {2, 1, 4, true}, {3, 1, 4, true}, {4, 1, 4, false}, {6, 1, 2, true}, {2, 2, 4, true}, {3, 2, 6, false}, {1, 3, 4, true}};
+	} cases[] = {{2, 1, 4, false}, {2, 1, 4, true}, {3, 1, 4, true},  {4, 1, 4, false},
+	             {6, 1, 2, true},  {2, 2, 4, true}, {3, 2, 6, false}, {1, 3, 4, true}};
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		struct world w = make_world(i);
 		struct pp_training_result one = reference(&w, cases[i].tied, cases[i].microbatches, 0);
 		write_interleaved(&w, cases[i].ranks, cases[i].chunks, cases[i].microbatches);
 		struct pp_program *program = build(&w, tiny_spec(w.arena, cases[i].tied, cases[i].microbatches));
-		struct pp_training_result result = pp_training_run(w.arena, program, &(struct pp_transport_options){.check_identity = true},
-		                                                   &(struct pp_run_options){.jitter = i});
+		struct pp_training_result result =
+		    pp_training_run(w.arena, program, &(struct pp_transport_options){.check_identity = true},
+		                    &(struct pp_run_options){.jitter = i});
 		assert_true(program->stamp.bits_fixed);
 		assert_same_bits(program, &one, &result);
 		end_world(&w);
@@ -97,7 +100,8 @@ static void random_schedules_give_the_bits_of_one_rank(void **state)
 		bool tied = draw(&w, 2);
 		struct pp_program *program = build(&w, tiny_spec(w.arena, tied, w.schedule.microbatches));
 		struct pp_training_result result =
-		    pp_training_run(w.arena, program, &(struct pp_transport_options){.check_identity = true}, &(struct pp_run_options){.steps = 3});
+		    pp_training_run(w.arena, program, &(struct pp_transport_options){.check_identity = true},
+		                    &(struct pp_run_options){.steps = 3});
 		if (!result.ok)
 			fail_msg("seed %u: %s", (unsigned)seed, result.status.text);
 		if (program->stamp.bits_fixed) {
@@ -130,8 +134,8 @@ static void the_cut_of_the_batch_does_not_scale_gradients(void **state)
 		write_interleaved(&w, cuts[i][0], 1, cuts[i][1]);
 		struct pp_spec *spec = tiny_spec(w.arena, false, cuts[i][1]);
 		spec->train.microbatch = 16 / cuts[i][1];
-		struct pp_training_result result =
-		    pp_training_run(w.arena, build(&w, spec), &(struct pp_transport_options){0}, &(struct pp_run_options){.steps = 1});
+		struct pp_training_result result = pp_training_run(w.arena, build(&w, spec), &(struct pp_transport_options){0},
+		                                                   &(struct pp_run_options){.steps = 1});
 		assert_true(result.ok);
 		loss[i] = field_of(result.steps, "\"loss\"");
 		norm[i] = field_of(result.steps, "\"grad_norm\"");
@@ -173,7 +177,9 @@ static void three_losses_that_are_not_finite_stop_the_run(void **state)
 	    pp_training_run(w.arena, build(&w, spec), &(struct pp_transport_options){0}, &(struct pp_run_options){0});
 	assert_false(result.ok);
 	assert_int_equal(result.status.code, PP_EXIT_RUN);
-	assert_string_equal(result.status.text, "error[E0905]: loss is not finite at step 4, microbatch 0, stage 1 (3 steps in a row; no update was made)");
+	assert_string_equal(
+	    result.status.text,
+	    "error[E0905]: loss is not finite at step 4, microbatch 0, stage 1 (3 steps in a row; no update was made)");
 	end_world(&w);
 }
 

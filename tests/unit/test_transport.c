@@ -32,7 +32,8 @@ static struct pair make_pair(uint32_t count, bool check_identity)
 	struct pair pair = {.arena = pp_arena_create(NULL), .ops = &pp_transport_loop};
 	struct pp_status status;
 	pair.program = pp_sample_program(
-	    pair.arena, &(struct pp_sample){.ranks = 2, .chunks = 1, .microbatches = 3, .out_count = count, .grad_count = count});
+	    pair.arena,
+	    &(struct pp_sample){.ranks = 2, .chunks = 1, .microbatches = 3, .out_count = count, .grad_count = count});
 	pair.loop = pp_loop_create(pair.program, &(struct pp_transport_options){.check_identity = check_identity}, &status);
 	assert_non_null(pair.loop);
 	for (uint32_t rank = 0; rank < 2; rank++)
@@ -49,7 +50,8 @@ static void free_pair(struct pair *pair)
 
 static struct pp_instr message(enum pp_op op, uint32_t channel, uint32_t seq, uint32_t mb, uint32_t count)
 {
-	return (struct pp_instr){.op = (uint8_t)op, .dtype = PP_F32, .mb = mb, .a = {channel, seq, 0, PP_NULL}, .count = count};
+	return (struct pp_instr){
+	    .op = (uint8_t)op, .dtype = PP_F32, .mb = mb, .a = {channel, seq, 0, PP_NULL}, .count = count};
 }
 
 static void a_send_alone_never_completes(void **state)
@@ -138,7 +140,8 @@ static void identity_is_checked_on_request(void **state)
 		assert_int_equal(pair.ops->test(pair.end[1], 0, 0), check ? PP_FAILED : PP_DONE);
 		if (check)
 			assert_string_equal(pair.ops->failure(pair.end[1]),
-			                    "message identity differs: sent c0 #0 act s0 m1, 4 bytes of f32; expected c0 #0 act s0 m2, 4 bytes of f32");
+			                    "message identity differs: sent c0 #0 act s0 m1, 4 bytes of f32; expected c0 #0 act s0 "
+			                    "m2, 4 bytes of f32");
 		free_pair(&pair);
 	}
 }
@@ -177,8 +180,8 @@ static void sums_go_in_member_order(void **state)
 	(void)state;
 	enum { COUNT = 3000 };
 	struct pp_arena *arena = pp_arena_create(NULL);
-	struct pp_program *program =
-	    pp_sample_program(arena, &(struct pp_sample){.ranks = 3, .chunks = 1, .microbatches = 1, .out_count = 1, .grad_count = COUNT});
+	struct pp_program *program = pp_sample_program(
+	    arena, &(struct pp_sample){.ranks = 3, .chunks = 1, .microbatches = 1, .out_count = 1, .grad_count = COUNT});
 	struct pp_status status;
 	struct pp_loop *loop = pp_loop_create(program, &(struct pp_transport_options){0}, &status);
 	const struct pp_transport_ops *ops = &pp_transport_loop;
@@ -242,7 +245,7 @@ static void every_value_reaches_its_place(void **state)
 	const struct {
 		uint32_t ranks, chunks, microbatches, count;
 		bool split;
-	} cases[] = {{1, 1, 1, 16, false}, {1, 3, 4, 16, true},      {2, 1, 4, 16, false},    {2, 2, 4, 1024, true},
+	} cases[] = {{1, 1, 1, 16, false}, {1, 3, 4, 16, true},     {2, 1, 4, 16, false},  {2, 2, 4, 1024, true},
 	             {3, 2, 5, 7, false},  {4, 2, 4, 16386, false}, {4, 1, 1, 1024, true}, {8, 1, 3, 0, false}};
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		struct pp_test_result plain[8], shaken[8];
@@ -272,14 +275,17 @@ static void a_wrong_program_is_noticed(void **state)
 {
 	(void)state;
 	struct pp_arena *arena = pp_arena_create(NULL);
-	struct pp_program *program = pp_sample_program(arena, &(struct pp_sample){.ranks = 2, .chunks = 1, .microbatches = 2, .out_count = 8});
+	struct pp_program *program =
+	    pp_sample_program(arena, &(struct pp_sample){.ranks = 2, .chunks = 1, .microbatches = 2, .out_count = 8});
 	struct pp_stream *stream = &program->programs[0].streams[1];
 	assert_int_equal(stream->items[0].op, PP_OP_RECV);
 	uint32_t slot = stream->items[0].a[2];
 	stream->items[0].a[2] = stream->items[1].a[2];
 	stream->items[1].a[2] = slot;
 	struct pp_test_result results[2];
-	pp_test_run_loop(&(struct pp_test_run){.program = program, .transport = &pp_transport_loop, .steps = 1, .timeout = long_timeout}, results);
+	pp_test_run_loop(
+	    &(struct pp_test_run){.program = program, .transport = &pp_transport_loop, .steps = 1, .timeout = long_timeout},
+	    results);
 	assert_int_equal(results[1].errors, 2);
 	assert_string_equal(results[1].first, "rank 1: wrong activation at s1 m0 step 1");
 	pp_arena_destroy(arena);
@@ -307,7 +313,8 @@ static void a_stuck_rank_reports_where_it_is(void **state)
 {
 	(void)state;
 	struct pp_arena *arena = pp_arena_create(NULL);
-	struct pp_program *program = pp_sample_program(arena, &(struct pp_sample){.ranks = 2, .chunks = 1, .microbatches = 1, .out_count = 8});
+	struct pp_program *program =
+	    pp_sample_program(arena, &(struct pp_sample){.ranks = 2, .chunks = 1, .microbatches = 1, .out_count = 8});
 	struct pp_test_result results[2];
 	struct pp_watch watches[2];
 	struct pp_test_run run = {.program = program,
@@ -326,8 +333,10 @@ static void a_stuck_rank_reports_where_it_is(void **state)
 	assert_true(pp_watch_report(&watches[1], "why not", out));
 	assert_false(pp_watch_report(&watches[1], "why not", out));
 	fclose(out);
-	assert_string_equal(text, "piperun: rank 1 waits: wait c0 #0 for recv c0 #0 recv.0 s0 m0 f32*8 from rank 0 (step 1, instruction 2 of 6); "
-	                          "last finished: recv c0 #0 recv.0 s0 m0 f32*8; why not\n");
+	assert_string_equal(
+	    text,
+	    "piperun: rank 1 waits: wait c0 #0 for recv c0 #0 recv.0 s0 m0 f32*8 from rank 0 (step 1, instruction 2 of 6); "
+	    "last finished: recv c0 #0 recv.0 s0 m0 f32*8; why not\n");
 	free(text);
 	pp_arena_destroy(arena);
 }
