@@ -1,4 +1,5 @@
-/* Telling files apart by content, never by name; a file that is no program gets a message that says what it seems to be. */
+/* Telling files apart by content, never by name; a file that is no program gets a message that says what it seems to
+ * be. */
 #include "dump_load.h"
 
 #include "ir/file.h"
@@ -16,7 +17,8 @@ static bool begins(const char *text, const char *with)
 /* A word of the language, then a brace or a name, within the first lines. */
 static bool is_spec(const char *text)
 {
-	static const char *const blocks[] = {"model", "cluster", "parallel", "stages", "schedule", "train", "param", "let", "import", "layer", "run", "node", "gpu"};
+	static const char *const blocks[] = {"model", "cluster", "parallel", "stages", "schedule", "train", "param",
+	                                     "let",   "import",  "layer",    "run",    "node",     "gpu"};
 	while (*text) {
 		text += strspn(text, " \t\r\n");
 		for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++) {
@@ -56,14 +58,19 @@ static bool fail_with(struct pp_status *status, const char *path, const char *te
 	if (begins(text, "\037\213"))
 		return pp_fail(status, PP_EXIT_ENVIRONMENT, "%s is compressed with gzip; unpack it first", path);
 	if (is_binary(text, length))
-		return pp_fail(status, PP_EXIT_ENVIRONMENT, "%s holds binary data, but not a program image: an image begins with PPX1", path);
+		return pp_fail(status, PP_EXIT_ENVIRONMENT,
+		               "%s holds binary data, but not a program image: an image begins with PPX1", path);
 	if (text[strspn(text, " \t\r\n")] == '{')
-		return pp_fail(status, PP_EXIT_ENVIRONMENT, "%s looks like JSON, not a program; pipedump reads .ppx and .pps", path);
+		return pp_fail(status, PP_EXIT_ENVIRONMENT, "%s looks like JSON, not a program; pipedump reads .ppx and .pps",
+		               path);
 	if (is_schedule_csv(text))
-		return pp_fail(status, PP_EXIT_ENVIRONMENT, "%s looks like a schedule in CSV; pipedump reads programs, .ppx and .pps", path);
+		return pp_fail(status, PP_EXIT_ENVIRONMENT,
+		               "%s looks like a schedule in CSV; pipedump reads programs, .ppx and .pps", path);
 	if (is_spec(text))
-		return pp_fail(status, PP_EXIT_ENVIRONMENT, "%s looks like a .pipe spec, not a program; compile it first: pipec build %s", path, path);
-	return pp_fail(status, PP_EXIT_ENVIRONMENT, "%s holds text, but not a program: the first line of a .pps file is `pps 1`", path);
+		return pp_fail(status, PP_EXIT_ENVIRONMENT,
+		               "%s looks like a .pipe spec, not a program; compile it first: pipec build %s", path, path);
+	return pp_fail(status, PP_EXIT_ENVIRONMENT,
+	               "%s holds text, but not a program: the first line of a .pps file is `pps 1`", path);
 }
 
 /* The first word, after blank lines and comments, is `pps`. */
@@ -77,7 +84,8 @@ static bool is_program_text(const char *text)
 	}
 }
 
-struct pp_program *pp_dump_load(struct pp_arena *arena, const char *path, struct pp_diag **diag, struct pp_status *status)
+struct pp_program *pp_dump_load(struct pp_arena *arena, const char *path, struct pp_diag **diag,
+                                struct pp_status *status)
 {
 	char *text;
 	size_t length;

@@ -6,6 +6,7 @@
 #include "ir/program.h"
 
 /* NULL: either `diag` has errors (the text was wrong), or `status` says what the file is instead. */
-struct pp_program *pp_dump_load(struct pp_arena *arena, const char *path, struct pp_diag **diag, struct pp_status *status);
+struct pp_program *pp_dump_load(struct pp_arena *arena, const char *path, struct pp_diag **diag,
+                                struct pp_status *status);
 
 #endif

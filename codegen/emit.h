@@ -21,13 +21,13 @@ struct pp_dump {
 	const char *file; /* as the user named it */
 	const struct pp_program *program;
 	const struct pp_named_program *named;
-	const struct pp_sim *sim;  /* with intervals; NULL for views that show no times */
-	const bool *chosen;        /* [ranks] */
-	const uint32_t *chunk;     /* [stages]: position among the stages of its rank */
+	const struct pp_sim *sim; /* with intervals; NULL for views that show no times */
+	const bool *chosen;       /* [ranks] */
+	const uint32_t *chunk;    /* [stages]: position among the stages of its rank */
 	struct pp_time_unit unit;
-	uint32_t width;            /* columns of the terminal */
-	uint64_t from, to;         /* ns, window of Gantt and memory curve; to = UINT64_MAX: the end */
-	bool bytes;                /* memory in bytes instead of stashes */
+	uint32_t width;    /* columns of the terminal */
+	uint64_t from, to; /* ns, window of Gantt and memory curve; to = UINT64_MAX: the end */
+	bool bytes;        /* memory in bytes instead of stashes */
 	bool color, utf8;
 };
 

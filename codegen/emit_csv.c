@@ -1,9 +1,9 @@
-/* Schedules as CSV in the vocabulary of torch.distributed.pipelining: one row per rank, cells such as 2F0 (stage, action,
- * microbatch), overlapped pairs as (0F7;7B3)OVERLAP_F_B.
+/* Schedules as CSV in the vocabulary of torch.distributed.pipelining: one row per rank, cells such as 2F0 (stage,
+ * action, microbatch), overlapped pairs as (0F7;7B3)OVERLAP_F_B.
  *
- * compute_only is a grid: a column is a step in which every action takes one unit, an empty cell is a step without action
- * (its loader posts receives by column). An action stands in the first column after those of its predecessor on the rank
- * and of the action that makes its input. */
+ * compute_only is a grid: a column is a step in which every action takes one unit, an empty cell is a step without
+ * action (its loader posts receives by column). An action stands in the first column after those of its predecessor on
+ * the rank and of the action that makes its input. */
 #include "emit.h"
 
 #include "ir/lifetime.h"
@@ -24,7 +24,8 @@ static uint32_t *column_slot(const struct columns *columns, bool forward, uint32
 }
 
 /* Column of the action that makes the input, `unplaced` if it has none yet; *wanted: there is such an action. */
-static uint32_t input_column(const struct pp_program *program, const struct columns *columns, const struct pp_instr *instr, bool *wanted)
+static uint32_t input_column(const struct pp_program *program, const struct columns *columns,
+                             const struct pp_instr *instr, bool *wanted)
 {
 	bool forward = instr->op == PP_OP_FWD;
 	*wanted = forward ? instr->stage > 0 : instr->op != PP_OP_BWDW && instr->stage + 1 < program->stage_count;
@@ -34,7 +35,8 @@ static uint32_t input_column(const struct pp_program *program, const struct colu
 }
 
 /* First column in which this action and, for a pair, the next one may stand; `unplaced` if an input is missing. */
-static uint32_t earliest(const struct pp_program *program, const struct columns *columns, const struct pp_instr *instr, uint32_t after)
+static uint32_t earliest(const struct pp_program *program, const struct columns *columns, const struct pp_instr *instr,
+                         uint32_t after)
 {
 	bool wanted;
 	uint32_t input = input_column(program, columns, instr, &wanted);
@@ -172,7 +174,8 @@ void pp_emit_csv_comms(const struct pp_dump *dump)
 			} else if (message) {
 				bool grad = program->channels[instr->a[0]].kind == PP_GRAD;
 				uint32_t stage = instr->op == PP_OP_SEND ? instr->stage : grad ? instr->stage - 1 : instr->stage + 1;
-				fprintf(dump->out, "%u%s_%c%u", stage, instr->op == PP_OP_SEND ? "SEND" : "RECV", grad ? 'B' : 'F', instr->mb);
+				fprintf(dump->out, "%u%s_%c%u", stage, instr->op == PP_OP_SEND ? "SEND" : "RECV", grad ? 'B' : 'F',
+				        instr->mb);
 			} else
 				print_action(dump, instr);
 		}

@@ -80,7 +80,8 @@ static uint64_t columns_per_unit(const struct pp_dump *dump, const struct scale 
 			struct pp_interval interval = dump->sim->instr[rank][i];
 			if (!pp_compute_letter(&stream->items[i]) || !visible(scale, interval))
 				continue;
-			uint64_t length = (interval.end - interval.start) / unit, wanted = label_length(dump, &stream->items[i]) + blank;
+			uint64_t length = (interval.end - interval.start) / unit,
+			         wanted = label_length(dump, &stream->items[i]) + blank;
 			if ((wanted + length - 1) / length > per_unit)
 				per_unit = (wanted + length - 1) / length;
 		}
@@ -132,7 +133,7 @@ static uint32_t column_of(const struct scale *scale, uint64_t ns)
 /* ---- rows ------------------------------------------------------------------------------------------------------- */
 
 struct row {
-	char *text;  /* a byte per column; '.' idle, '-' goes on */
+	char *text;   /* a byte per column; '.' idle, '-' goes on */
 	char *letter; /* F B I W or 0: for colours */
 	uint32_t columns;
 };
@@ -147,7 +148,8 @@ static void draw_idle(const struct scale *scale, struct row *row)
 
 /* An action in columns [first, last); its label if that fits, else its letter; dashes to the end,
  * but none in an action of one unit. */
-static void draw_action(const struct pp_dump *dump, const struct scale *scale, struct row *row, const struct pp_instr *instr, uint32_t first, uint32_t last)
+static void draw_action(const struct pp_dump *dump, const struct scale *scale, struct row *row,
+                        const struct pp_instr *instr, uint32_t first, uint32_t last)
 {
 	const char *label = pp_show_action(dump, instr);
 	uint32_t length = (uint32_t)strlen(label), room = last - first;
@@ -225,7 +227,8 @@ static void print_axis(const struct pp_dump *dump, const struct scale *scale)
 {
 	/* labels at multiples of `grain`: the unit of the exact form, or a thousandth of the printed unit */
 	uint64_t grain = scale->unit ? scale->unit : dump->unit.ns >= 1000 ? dump->unit.ns / 1000 : 1;
-	double per_grain = scale->unit ? scale->per_unit : (double)scale->columns * (double)grain / (double)(scale->to - scale->from);
+	double per_grain =
+	    scale->unit ? scale->per_unit : (double)scale->columns * (double)grain / (double)(scale->to - scale->from);
 	uint64_t step = axis_step(per_grain, (double)strlen(pp_show_time(dump, scale->to)) + 7) * grain;
 	fprintf(dump->out, "%*s", (int)prefix_width(dump), "");
 	uint32_t column = 0;
@@ -246,15 +249,18 @@ static void print_legend(const struct pp_dump *dump)
 	for (uint32_t rank = 0; rank < dump->program->ranks; rank++)
 		for (uint32_t i = 0; i < dump->named->streams[rank].count; i++)
 			for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++)
-				seen[phase] = seen[phase] || pp_compute_letter(&dump->named->streams[rank].items[i]) == pp_phase_name[phase][0];
+				seen[phase] =
+				    seen[phase] || pp_compute_letter(&dump->named->streams[rank].items[i]) == pp_phase_name[phase][0];
 	fprintf(dump->out, "%*s", (int)prefix_width(dump), "");
 	for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++)
 		if (seen[phase])
-			fprintf(dump->out, "%s%s%s, ", dump->color ? color_of(pp_phase_name[phase][0]) : "", words[phase], dump->color ? color_of(0) : "");
+			fprintf(dump->out, "%s%s%s, ", dump->color ? color_of(pp_phase_name[phase][0]) : "", words[phase],
+			        dump->color ? color_of(0) : "");
 	bool chunks = false;
 	for (uint32_t s = 0; s < dump->program->stage_count; s++)
 		chunks = chunks || dump->chunk[s];
-	fprintf(dump->out, "%s%s idle\n", chunks ? "F0.1 microbatch 0 of the rank's second chunk, " : "", dump->utf8 ? "\xc2\xb7" : ".");
+	fprintf(dump->out, "%s%s idle\n", chunks ? "F0.1 microbatch 0 of the rank's second chunk, " : "",
+	        dump->utf8 ? "\xc2\xb7" : ".");
 }
 
 void pp_emit_gantt(const struct pp_dump *dump)

@@ -1,5 +1,5 @@
-/* Instruction lists: one line per instruction, for grep. Actions and transfers carry PyTorch's names; a wait says what it
- * waits for; with times, a line says when its instruction begins and how long it takes. */
+/* Instruction lists: one line per instruction, for grep. Actions and transfers carry PyTorch's names; a wait says what
+ * it waits for; with times, a line says when its instruction begins and how long it takes. */
 #include "emit.h"
 
 #include "ir/lifetime.h"
@@ -40,7 +40,8 @@ static void find_posts(struct posts *posts, const struct pp_stream *stream, uint
 		}
 }
 
-static const struct pp_instr *post_of(const struct posts *posts, const struct pp_stream *stream, const struct pp_instr *wait)
+static const struct pp_instr *post_of(const struct posts *posts, const struct pp_stream *stream,
+                                      const struct pp_instr *wait)
 {
 	if (wait->a[1] >= posts->count[wait->a[0]])
 		return NULL;
@@ -50,10 +51,10 @@ static const struct pp_instr *post_of(const struct posts *posts, const struct pp
 /* ---- names ------------------------------------------------------------------------------------------------------ */
 
 static const char *const names[PP_OP_COUNT] = {
-    [PP_OP_LOAD] = "LOAD",     [PP_OP_FWD] = "F",         [PP_OP_BWD] = "B",     [PP_OP_BWDI] = "I",     [PP_OP_BWDW] = "W",
-    [PP_OP_SEND] = "SEND",     [PP_OP_RECV] = "RECV",     [PP_OP_WAIT] = "WAIT", [PP_OP_COLL] = "COLL",  [PP_OP_WAITC] = "WAIT_COLL",
-    [PP_OP_ZERO] = "ZERO",     [PP_OP_ADD] = "ADD_GRAD",  [PP_OP_SQNORM] = "SQNORM", [PP_OP_CLIP] = "CLIP", [PP_OP_OPT] = "OPT_STEP",
-    [PP_OP_MARK] = "MARK",
+    [PP_OP_LOAD] = "LOAD",     [PP_OP_FWD] = "F",           [PP_OP_BWD] = "B",        [PP_OP_BWDI] = "I",
+    [PP_OP_BWDW] = "W",        [PP_OP_SEND] = "SEND",       [PP_OP_RECV] = "RECV",    [PP_OP_WAIT] = "WAIT",
+    [PP_OP_COLL] = "COLL",     [PP_OP_WAITC] = "WAIT_COLL", [PP_OP_ZERO] = "ZERO",    [PP_OP_ADD] = "ADD_GRAD",
+    [PP_OP_SQNORM] = "SQNORM", [PP_OP_CLIP] = "CLIP",       [PP_OP_OPT] = "OPT_STEP", [PP_OP_MARK] = "MARK",
 };
 
 static const char *message_name(const struct pp_program *program, const struct pp_instr *instr)
@@ -67,7 +68,8 @@ static const char *message_name(const struct pp_program *program, const struct p
 static const char *collective_name(const struct pp_program *program, uint32_t rank, const struct pp_instr *instr)
 {
 	static const char *const upper[PP_COLLECTIVE_COUNT] = {"ALLREDUCE", "ALLGATHER", "REDUCESCATTER"};
-	if (instr->sub == PP_ALLREDUCE && instr->a[3] < program->rank[rank].slot_count && program->rank[rank].slots[instr->a[3]].class == PP_SLOT_GRAD)
+	if (instr->sub == PP_ALLREDUCE && instr->a[3] < program->rank[rank].slot_count &&
+	    program->rank[rank].slots[instr->a[3]].class == PP_SLOT_GRAD)
 		return "ALLREDUCE_TIED";
 	return upper[instr->sub];
 }
@@ -97,8 +99,9 @@ static void print_message(const struct pp_dump *dump, const struct pp_instr *ins
 {
 	const struct pp_channel *channel = &dump->program->channels[instr->a[0]];
 	bool sends = instr->op == PP_OP_SEND;
-	fprintf(dump->out, "  %s r%u chan %u>%u.%s #%u %s", sends ? "to" : "from", sends ? channel->destination : channel->source, channel->source,
-	        channel->destination, pp_value_name[channel->kind], instr->a[1], pp_show_bytes(dump->arena, pp_payload_bytes(instr)));
+	fprintf(dump->out, "  %s r%u chan %u>%u.%s #%u %s", sends ? "to" : "from",
+	        sends ? channel->destination : channel->source, channel->source, channel->destination,
+	        pp_value_name[channel->kind], instr->a[1], pp_show_bytes(dump->arena, pp_payload_bytes(instr)));
 }
 
 /* Everything else as the text form writes it. */
@@ -118,7 +121,8 @@ static void print_operands(const struct pp_dump *dump, uint32_t rank, const stru
 
 static void print_tensor(const struct pp_dump *dump, uint32_t rank, uint32_t slot)
 {
-	uint32_t tensor = slot < dump->program->rank[rank].slot_count ? dump->program->rank[rank].slots[slot].tensor : PP_NULL;
+	uint32_t tensor =
+	    slot < dump->program->rank[rank].slot_count ? dump->program->rank[rank].slots[slot].tensor : PP_NULL;
 	if (tensor != PP_NULL)
 		fprintf(dump->out, "  %s", dump->program->tensors[tensor].name);
 }
@@ -129,7 +133,8 @@ static void print_group(const struct pp_dump *dump, const struct pp_instr *instr
 	fprintf(dump->out, "  %s", pp_axis_name[group->axis]);
 	for (uint32_t i = 0; i < group->member_count && i < 8; i++)
 		fprintf(dump->out, "%sr%u", i ? "," : " ", group->members[i]);
-	fprintf(dump->out, "%s %s", group->member_count > 8 ? ",..." : "", pp_show_bytes(dump->arena, pp_payload_bytes(instr)));
+	fprintf(dump->out, "%s %s", group->member_count > 8 ? ",..." : "",
+	        pp_show_bytes(dump->arena, pp_payload_bytes(instr)));
 }
 
 static void print_details(const struct pp_dump *dump, uint32_t rank, const struct pp_instr *instr)
@@ -173,11 +178,13 @@ static bool has_action(const struct pp_instr *instr)
 	return pp_is_compute(instr) || is_message(instr) || instr->op == PP_OP_LOAD;
 }
 
-static void print_wait(const struct pp_dump *dump, const struct posts *posts, const struct pp_stream *stream, const struct pp_instr *wait)
+static void print_wait(const struct pp_dump *dump, const struct posts *posts, const struct pp_stream *stream,
+                       const struct pp_instr *wait)
 {
 	const struct pp_instr *post = post_of(posts, stream, wait);
 	if (post)
-		fprintf(dump->out, "%-14s %3u %3u  for %s", "WAIT", acting_stage(dump->program, post), post->mb, message_name(dump->program, post));
+		fprintf(dump->out, "%-14s %3u %3u  for %s", "WAIT", acting_stage(dump->program, post), post->mb,
+		        message_name(dump->program, post));
 	else
 		fprintf(dump->out, "%-14s    -   -  for a post that is not there", "WAIT");
 }
@@ -190,7 +197,8 @@ static void print_line(const struct pp_dump *dump, const struct posts *posts, ui
 	if (instr->op == PP_OP_WAIT)
 		print_wait(dump, posts, stream, instr);
 	else if (has_action(instr))
-		fprintf(dump->out, "%-14s %3u %3u", name_of(dump->program, rank, instr), acting_stage(dump->program, instr), instr->mb);
+		fprintf(dump->out, "%-14s %3u %3u", name_of(dump->program, rank, instr), acting_stage(dump->program, instr),
+		        instr->mb);
 	else
 		fprintf(dump->out, "%-14s   -   -", name_of(dump->program, rank, instr));
 	print_details(dump, rank, instr);
@@ -230,7 +238,8 @@ static void print_head(const struct pp_dump *dump, uint32_t rank)
 {
 	const struct pp_program *program = dump->program;
 	uint32_t slots[PP_SLOT_CLASS_COUNT] = {0};
-	fprintf(dump->out, "# rank %u: pp %u tp 0 dp 0 | node %u gpu %u", rank, rank, program->rank[rank].node, program->rank[rank].gpu);
+	fprintf(dump->out, "# rank %u: pp %u tp 0 dp 0 | node %u gpu %u", rank, rank, program->rank[rank].node,
+	        program->rank[rank].gpu);
 	for (uint32_t s = 0; s < program->stage_count; s++)
 		if (program->stages[s].rank == rank) {
 			const char *title = program->stages[s].title;
@@ -240,7 +249,8 @@ static void print_head(const struct pp_dump *dump, uint32_t rank)
 	print_neighbours(dump, rank, false);
 	for (uint32_t i = 0; i < program->rank[rank].slot_count; i++)
 		slots[program->rank[rank].slots[i].class]++;
-	fprintf(dump->out, " | buffers recv %u out %u stash %u aux %u\n", slots[PP_SLOT_RECV], slots[PP_SLOT_OUT], slots[PP_SLOT_STASH], slots[PP_SLOT_AUX]);
+	fprintf(dump->out, " | buffers recv %u out %u stash %u aux %u\n", slots[PP_SLOT_RECV], slots[PP_SLOT_OUT],
+	        slots[PP_SLOT_STASH], slots[PP_SLOT_AUX]);
 }
 
 static struct posts make_posts(const struct pp_dump *dump)

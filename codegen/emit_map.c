@@ -13,13 +13,15 @@ static uint64_t stage_params(const struct pp_program *program, uint32_t stage)
 	uint64_t params = 0;
 	for (uint32_t i = 0; i < program->use_count; i++)
 		if (program->uses[i].stage == stage)
-			params += (uint64_t)program->tensors[program->uses[i].tensor].rows * program->tensors[program->uses[i].tensor].columns;
+			params += (uint64_t)program->tensors[program->uses[i].tensor].rows *
+			          program->tensors[program->uses[i].tensor].columns;
 	return params;
 }
 
 static void print_stages(const struct pp_dump *dump)
 {
-	static const char *const heads[] = {"stage", "rank", "chunk", "layers", "params", "F", "B", "I", "W", "stash", "out"};
+	static const char *const heads[] = {"stage", "rank", "chunk", "layers", "params", "F",
+	                                    "B",     "I",    "W",     "stash",  "out"};
 	enum { COLUMNS = sizeof heads / sizeof heads[0] };
 	struct pp_table table = pp_table_begin(dump->arena, COLUMNS, 1u << 3);
 	for (size_t i = 0; i < COLUMNS; i++)
@@ -36,10 +38,14 @@ static void print_stages(const struct pp_dump *dump)
 		for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++)
 			pp_table_cell(&table, pp_show_time(dump, stage->ticks[phase]));
 		pp_table_cell(&table, pp_show_bytes(dump->arena, stage->stash_bytes));
-		pp_table_cell(&table, stage->out_count ? pp_show_bytes(dump->arena, (uint64_t)stage->out_count * pp_dtype_size[stage->out_dtype]) : "-");
+		pp_table_cell(&table, stage->out_count ? pp_show_bytes(dump->arena, (uint64_t)stage->out_count *
+		                                                                        pp_dtype_size[stage->out_dtype])
+		                                       : "-");
 	}
 	pp_table_print(&table, dump->out);
-	fprintf(dump->out, " F B I W: predicted %s per microbatch (forward, whole backward, input gradient, weight gradient)\n", dump->unit.name);
+	fprintf(dump->out,
+	        " F B I W: predicted %s per microbatch (forward, whole backward, input gradient, weight gradient)\n",
+	        dump->unit.name);
 }
 
 /* "rank 1 -> node 0 gpu 1 (tp 0, pp 1, dp 0)", with tp and dp as ranges where there are several. */
@@ -49,7 +55,8 @@ static void print_ranks(const struct pp_dump *dump)
 	for (uint32_t rank = 0; rank < program->ranks; rank++) {
 		if (!dump->chosen[rank])
 			continue;
-		fprintf(dump->out, " rank %u -> node %u gpu %u (pp %u", rank, program->rank[rank].node, program->rank[rank].gpu, rank);
+		fprintf(dump->out, " rank %u -> node %u gpu %u (pp %u", rank, program->rank[rank].node, program->rank[rank].gpu,
+		        rank);
 		fprintf(dump->out, program->tp > 1 ? ", tp 0..%u" : ", tp 0", program->tp - 1);
 		fprintf(dump->out, program->dp > 1 ? ", dp 0..%u)\n" : ", dp 0)\n", program->dp - 1);
 	}

@@ -1,5 +1,5 @@
-/* Memory over time. requires: intervals. A dynamic value lives from when the rank comes to the instruction that writes its
- * slot (for a receive: its post) until the last one that touches it before the next write is over (for a send: its
+/* Memory over time. requires: intervals. A dynamic value lives from when the rank comes to the instruction that writes
+ * its slot (for a receive: its post) until the last one that touches it before the next write is over (for a send: its
  * wait). The same rule as the simulator's peak. */
 #include "emit.h"
 
@@ -30,7 +30,8 @@ static int by_time(const void *a, const void *b)
 
 static struct pp_curve sum_up(struct pp_arena *arena, const struct events *events, uint64_t base)
 {
-	struct pp_curve curve = {.at = PP_NEW_ARRAY(arena, uint64_t, events->count + 1), .value = PP_NEW_ARRAY(arena, uint64_t, events->count + 1)};
+	struct pp_curve curve = {.at = PP_NEW_ARRAY(arena, uint64_t, events->count + 1),
+	                         .value = PP_NEW_ARRAY(arena, uint64_t, events->count + 1)};
 	curve.value[0] = curve.peak = base;
 	curve.count = 1;
 	if (events->count)
@@ -56,21 +57,26 @@ static void add_value(struct pp_arena *arena, struct events *events, uint64_t st
 {
 	if (end <= start || size == 0)
 		return;
-	*PP_PUSH(arena, &events->items, &events->count, &events->capacity, struct event) = (struct event){start, (int64_t)size};
-	*PP_PUSH(arena, &events->items, &events->count, &events->capacity, struct event) = (struct event){end, -(int64_t)size};
+	*PP_PUSH(arena, &events->items, &events->count, &events->capacity, struct event) =
+	    (struct event){start, (int64_t)size};
+	*PP_PUSH(arena, &events->items, &events->count, &events->capacity, struct event) =
+	    (struct event){end, -(int64_t)size};
 }
 
 /* The slots that an instruction writes as new values: bits over a[0] .. a[3]. */
 static unsigned written(const struct pp_instr *instr)
 {
-	static const uint8_t writes[PP_OP_COUNT] = {[PP_OP_LOAD] = 1, [PP_OP_FWD] = 4 | 8, [PP_OP_BWD] = 8, [PP_OP_BWDI] = 8, [PP_OP_RECV] = 4};
+	static const uint8_t writes[PP_OP_COUNT] = {
+	    [PP_OP_LOAD] = 1, [PP_OP_FWD] = 4 | 8, [PP_OP_BWD] = 8, [PP_OP_BWDI] = 8, [PP_OP_RECV] = 4};
 	return writes[instr->op];
 }
 
 /* The slots that it touches. */
 static unsigned touched(const struct pp_instr *instr)
 {
-	static const uint8_t touches[PP_OP_COUNT] = {[PP_OP_LOAD] = 1, [PP_OP_FWD] = 15, [PP_OP_BWD] = 15, [PP_OP_BWDI] = 15, [PP_OP_BWDW] = 3, [PP_OP_SEND] = 4, [PP_OP_RECV] = 4};
+	static const uint8_t touches[PP_OP_COUNT] = {
+	    [PP_OP_LOAD] = 1, [PP_OP_FWD] = 15, [PP_OP_BWD] = 15, [PP_OP_BWDI] = 15,
+	    [PP_OP_BWDW] = 3, [PP_OP_SEND] = 4, [PP_OP_RECV] = 4};
 	return touches[instr->op];
 }
 
@@ -218,13 +224,16 @@ static void print_curve(const struct pp_dump *dump, uint32_t rank, uint32_t colu
 
 void pp_emit_memory(const struct pp_dump *dump)
 {
-	uint64_t end = dump->sim->makespan + dump->sim->tail, to = dump->to < end ? dump->to : end, from = dump->from < to ? dump->from : to;
+	uint64_t end = dump->sim->makespan + dump->sim->tail, to = dump->to < end ? dump->to : end,
+	         from = dump->from < to ? dump->from : to;
 	const uint32_t around = dump->bytes ? 48 : 20;
 	uint32_t columns = dump->width > around + 20 ? dump->width - around : 20;
-	if (!dump->bytes && dump->sim->makespan <= columns && from == 0 && to == end && to) /* unit costs: a column per unit */
+	if (!dump->bytes && dump->sim->makespan <= columns && from == 0 && to == end &&
+	    to) /* unit costs: a column per unit */
 		columns = (uint32_t)to;
-	fprintf(dump->out, "%s over time, %s .. %s %s%s\n", dump->bytes ? "live bytes" : "stashes held", pp_show_time(dump, from), pp_show_time(dump, to), dump->unit.name,
-	        !dump->bytes                     ? "; a = 10, b = 11, ..."
+	fprintf(dump->out, "%s over time, %s .. %s %s%s\n", dump->bytes ? "live bytes" : "stashes held",
+	        pp_show_time(dump, from), pp_show_time(dump, to), dump->unit.name,
+	        !dump->bytes           ? "; a = 10, b = 11, ..."
 	        : capacity_of(dump, 0) ? "; tenths of the capacity less reserve"
 	                               : "; tenths of the rank's peak (no capacity given)");
 	for (uint32_t rank = 0; rank < dump->program->ranks; rank++)

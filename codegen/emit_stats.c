@@ -51,7 +51,8 @@ static void row_of_rank(const struct pp_dump *dump, struct pp_table *table, uint
 		if (mask >> cause & 1)
 			pp_table_cell(table, pp_show_time(dump, sim->idle[cause]));
 	if (sim->longest_idle)
-		pp_table_cell(table, pp_arena_printf(dump->arena, "%s (t=%s)", pp_show_time(dump, sim->longest_idle), pp_show_time(dump, sim->longest_idle_at)));
+		pp_table_cell(table, pp_arena_printf(dump->arena, "%s (t=%s)", pp_show_time(dump, sim->longest_idle),
+		                                     pp_show_time(dump, sim->longest_idle_at)));
 	else
 		pp_table_cell(table, "0");
 	pp_table_cell_uint(table, sim->sent);
@@ -78,11 +79,13 @@ static void print_step(const struct pp_dump *dump)
 {
 	const struct pp_sim *sim = dump->sim;
 	const char *unit = dump->unit.name;
-	fprintf(dump->out, " all: makespan %s %s, work %s %s, bubble %s of step (overhead %s of work), %s of longest rank span\n",
-	        pp_show_time(dump, sim->makespan), unit, pp_show_time(dump, (uint64_t)(sim->work + 0.5)), unit, percent(dump, sim->bubble),
-	        percent(dump, sim->overhead), percent(dump, sim->span_bubble));
+	fprintf(dump->out,
+	        " all: makespan %s %s, work %s %s, bubble %s of step (overhead %s of work), %s of longest rank span\n",
+	        pp_show_time(dump, sim->makespan), unit, pp_show_time(dump, (uint64_t)(sim->work + 0.5)), unit,
+	        percent(dump, sim->bubble), percent(dump, sim->overhead), percent(dump, sim->span_bubble));
 	fprintf(dump->out, " step: %s %s = makespan + tail %s %s (reductions, norm, update); imbalance %s\n",
-	        pp_show_time(dump, sim->makespan + sim->tail), unit, pp_show_time(dump, sim->tail), unit, percent(dump, sim->imbalance));
+	        pp_show_time(dump, sim->makespan + sim->tail), unit, pp_show_time(dump, sim->tail), unit,
+	        percent(dump, sim->imbalance));
 	fprintf(dump->out, " lower bound: %s %s, gap %s\n", pp_show_time(dump, sim->bound), unit,
 	        percent(dump, sim->bound ? share(sim->makespan, sim->bound) - 1 : 0));
 }
@@ -100,14 +103,17 @@ static void print_memory(const struct pp_dump *dump)
 {
 	uint32_t rank = heaviest_rank(dump);
 	const struct pp_rank *memory = &dump->program->rank[rank];
-	fprintf(dump->out, " memory: rank %u needs most, %s live at t=%s", rank, pp_show_bytes(dump->arena, dump->sim->rank[rank].peak_bytes),
+	fprintf(dump->out, " memory: rank %u needs most, %s live at t=%s", rank,
+	        pp_show_bytes(dump->arena, dump->sim->rank[rank].peak_bytes),
 	        pp_show_time(dump, dump->sim->rank[rank].peak_at));
 	if (memory->arena_bytes)
-		fprintf(dump->out, ", arena %s (static %s, dynamic %s; least possible dynamic %s)", pp_show_bytes(dump->arena, memory->arena_bytes),
-		        pp_show_bytes(dump->arena, memory->static_bytes), pp_show_bytes(dump->arena, memory->arena_bytes - memory->static_bytes),
+		fprintf(dump->out, ", arena %s (static %s, dynamic %s; least possible dynamic %s)",
+		        pp_show_bytes(dump->arena, memory->arena_bytes), pp_show_bytes(dump->arena, memory->static_bytes),
+		        pp_show_bytes(dump->arena, memory->arena_bytes - memory->static_bytes),
 		        pp_show_bytes(dump->arena, memory->live_bytes));
 	if (memory->capacity)
-		fprintf(dump->out, ", of %s less reserve %s", pp_show_bytes(dump->arena, memory->capacity), pp_show_bytes(dump->arena, memory->reserve));
+		fprintf(dump->out, ", of %s less reserve %s", pp_show_bytes(dump->arena, memory->capacity),
+		        pp_show_bytes(dump->arena, memory->reserve));
 	fputc('\n', dump->out);
 }
 
@@ -150,7 +156,8 @@ static void print_link_costs(const struct pp_dump *dump)
 		const struct pp_channel *channel = &program->channels[c];
 		bool known = false;
 		for (uint32_t k = 0; k < c && !known; k++)
-			known = program->channels[k].latency == channel->latency && program->channels[k].bandwidth == channel->bandwidth;
+			known = program->channels[k].latency == channel->latency &&
+			        program->channels[k].bandwidth == channel->bandwidth;
 		if (known || c > 64) /* a few kinds of links at most: on-node, between nodes */
 			continue;
 		fprintf(dump->out, "; link %" PRIu64 " ns", channel->latency);
@@ -189,8 +196,8 @@ static void print_costs(const struct pp_dump *dump)
 	print_compute_costs(dump);
 	print_link_costs(dump);
 	if (utilisation(dump) > 0)
-		fprintf(dump->out, " flops: %s per step and replica, %s of the peak\n", pp_show_rate(dump->arena, (uint64_t)model_flops(dump), "flop"),
-		        percent(dump, utilisation(dump)));
+		fprintf(dump->out, " flops: %s per step and replica, %s of the peak\n",
+		        pp_show_rate(dump->arena, (uint64_t)model_flops(dump), "flop"), percent(dump, utilisation(dump)));
 }
 
 static void print_proof(const struct pp_dump *dump)
@@ -217,8 +224,8 @@ void pp_emit_header(const struct pp_dump *dump)
 {
 	const struct pp_program *program = dump->program;
 	fprintf(dump->out, "%s: %" PRIu64 " ranks = tp %u x pp %u x dp %u, %u stages, m = %u", dump->file,
-	        (uint64_t)program->tp * program->ranks * program->dp, program->tp, program->ranks, program->dp, program->stage_count,
-	        program->microbatches);
+	        (uint64_t)program->tp * program->ranks * program->dp, program->tp, program->ranks, program->dp,
+	        program->stage_count, program->microbatches);
 	if (program->schedule_name)
 		fprintf(dump->out, ", %s", program->schedule_name);
 	if (dump->sim)

@@ -43,7 +43,8 @@ static void print_tensors(const struct pp_dump *dump)
 		pp_table_cell(&table, tensor->name);
 		pp_table_cell(&table, shape_text(dump, tensor));
 		pp_table_cell(&table, pp_show_count(dump->arena, (uint64_t)tensor->rows * tensor->columns));
-		pp_table_cell(&table, tensor->init == PP_INIT_NORMAL ? pp_arena_printf(dump->arena, "normal(%g)", tensor->std) : pp_init_name[tensor->init]);
+		pp_table_cell(&table, tensor->init == PP_INIT_NORMAL ? pp_arena_printf(dump->arena, "normal(%g)", tensor->std)
+		                                                     : pp_init_name[tensor->init]);
 		pp_table_cell(&table, tensor->decay ? "yes" : "no");
 		pp_table_cell(&table, uses_text(dump, i, &next));
 	}
@@ -57,7 +58,7 @@ static void print_slots(const struct pp_dump *dump)
 	const struct pp_program *program = dump->program;
 	struct pp_table table = pp_table_begin(dump->arena, 2 + PP_SLOT_CLASS_COUNT, 0);
 	pp_table_cell(&table, "slots");
-	for (unsigned class = 0; class < PP_SLOT_CLASS_COUNT; class++)
+	for (unsigned class = 0; class < PP_SLOT_CLASS_COUNT; class ++)
 		pp_table_cell(&table, pp_slot_class_name[class]);
 	pp_table_cell(&table, "arena");
 	for (uint32_t rank = 0; rank < program->ranks; rank++) {
@@ -70,9 +71,13 @@ static void print_slots(const struct pp_dump *dump)
 			count[program->rank[rank].slots[i].class]++;
 		}
 		pp_table_cell(&table, pp_arena_printf(dump->arena, "r%u", rank));
-		for (unsigned class = 0; class < PP_SLOT_CLASS_COUNT; class++)
-			pp_table_cell(&table, count[class] ? pp_arena_printf(dump->arena, "%u = %s", count[class], pp_show_bytes(dump->arena, bytes[class])) : "-");
-		pp_table_cell(&table, program->rank[rank].arena_bytes ? pp_show_bytes(dump->arena, program->rank[rank].arena_bytes) : "-");
+		for (unsigned class = 0; class < PP_SLOT_CLASS_COUNT; class ++)
+			pp_table_cell(&table, count[class] ? pp_arena_printf(dump->arena, "%u = %s", count[class],
+			                                                     pp_show_bytes(dump->arena, bytes[class]))
+			                                   : "-");
+		pp_table_cell(&table, program->rank[rank].arena_bytes
+		                          ? pp_show_bytes(dump->arena, program->rank[rank].arena_bytes)
+		                          : "-");
 	}
 	pp_table_print(&table, dump->out);
 	fputc('\n', dump->out);
@@ -110,7 +115,8 @@ static void print_groups(const struct pp_dump *dump)
 		fprintf(dump->out, " group g%u: %s", i, pp_axis_name[group->axis]);
 		for (uint32_t k = 0; k < group->member_count && k < 16; k++)
 			fprintf(dump->out, "%sr%u", k ? "," : " ", group->members[k]);
-		fprintf(dump->out, "%s, latency %llu ns, bandwidth %s\n", group->member_count > 16 ? ",..." : "", (unsigned long long)group->latency,
+		fprintf(dump->out, "%s, latency %llu ns, bandwidth %s\n", group->member_count > 16 ? ",..." : "",
+		        (unsigned long long)group->latency,
 		        group->bandwidth ? pp_show_rate(dump->arena, group->bandwidth, "B/s") : "infinite");
 	}
 	if (dump->program->group_count)

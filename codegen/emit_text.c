@@ -64,7 +64,8 @@ const char *pp_show_count(struct pp_arena *arena, uint64_t count)
 const char *pp_show_rate(struct pp_arena *arena, uint64_t per_second, const char *unit)
 {
 	static const char *const units[] = {" ", " k", " M", " G", " T", " P"};
-	return pp_arena_printf(arena, "%s%s", scaled(arena, (double)per_second, units, sizeof units / sizeof units[0]), unit);
+	return pp_arena_printf(arena, "%s%s", scaled(arena, (double)per_second, units, sizeof units / sizeof units[0]),
+	                       unit);
 }
 
 char pp_compute_letter(const struct pp_instr *instr)

@@ -19,7 +19,8 @@ static uint64_t *message_bases(const struct pp_dump *dump)
 	return base;
 }
 
-static void trace_compute(const struct pp_dump *dump, struct pp_trace *trace, uint32_t rank, uint32_t at, bool second_of_pair)
+static void trace_compute(const struct pp_dump *dump, struct pp_trace *trace, uint32_t rank, uint32_t at,
+                          bool second_of_pair)
 {
 	const struct pp_instr *instr = &dump->named->streams[rank].items[at];
 	const char kind[2] = {pp_compute_letter(instr), '\0'};
@@ -33,23 +34,25 @@ static void trace_compute(const struct pp_dump *dump, struct pp_trace *trace, ui
 	                                               .mb = instr->mb});
 }
 
-static void trace_message(const struct pp_dump *dump, struct pp_trace *trace, uint32_t rank, uint32_t at, const uint64_t *bases)
+static void trace_message(const struct pp_dump *dump, struct pp_trace *trace, uint32_t rank, uint32_t at,
+                          const uint64_t *bases)
 {
 	const struct pp_instr *instr = &dump->named->streams[rank].items[at];
 	const struct pp_channel *channel = &dump->program->channels[instr->a[0]];
 	bool sends = instr->op == PP_OP_SEND;
 	struct pp_interval interval = dump->sim->instr[rank][at];
 	enum pp_trace_track track = sends ? PP_TRACE_SEND : PP_TRACE_RECV;
-	pp_trace_slice(trace, &(struct pp_trace_slice){.rank = rank,
-	                                               .track = track,
-	                                               .name = pp_arena_printf(dump->arena, "%s %s %u to %u", pp_value_name[channel->kind], sends ? "send" : "recv",
-	                                                                       channel->source, channel->destination),
-	                                               .category = sends ? "send" : "recv",
-	                                               .start = interval.start,
-	                                               .end = interval.end,
-	                                               .stage = instr->stage,
-	                                               .mb = instr->mb,
-	                                               .bytes = pp_payload_bytes(instr)});
+	pp_trace_slice(trace, &(struct pp_trace_slice){
+	                          .rank = rank,
+	                          .track = track,
+	                          .name = pp_arena_printf(dump->arena, "%s %s %u to %u", pp_value_name[channel->kind],
+	                                                  sends ? "send" : "recv", channel->source, channel->destination),
+	                          .category = sends ? "send" : "recv",
+	                          .start = interval.start,
+	                          .end = interval.end,
+	                          .stage = instr->stage,
+	                          .mb = instr->mb,
+	                          .bytes = pp_payload_bytes(instr)});
 	if (sends)
 		pp_trace_flow_start(trace, bases[instr->a[0]] + instr->a[1], rank, track, interval.start);
 	else
@@ -62,7 +65,8 @@ static void trace_other(const struct pp_dump *dump, struct pp_trace *trace, uint
 	bool collective = instr->op == PP_OP_COLL;
 	pp_trace_slice(trace, &(struct pp_trace_slice){.rank = rank,
 	                                               .track = collective ? PP_TRACE_COLLECTIVE : PP_TRACE_COMPUTE,
-	                                               .name = collective ? pp_collective_name[instr->sub] : pp_op_table[instr->op].mnemonic,
+	                                               .name = collective ? pp_collective_name[instr->sub]
+	                                                                  : pp_op_table[instr->op].mnemonic,
 	                                               .category = collective ? "collective" : "tail",
 	                                               .start = dump->sim->instr[rank][at].start,
 	                                               .end = dump->sim->instr[rank][at].end,
@@ -83,7 +87,8 @@ static void trace_rank(const struct pp_dump *dump, struct pp_trace *trace, uint3
 			pair = instr->flags & PP_PAIR;
 		} else if (instr->op == PP_OP_SEND || instr->op == PP_OP_RECV)
 			trace_message(dump, trace, rank, i, bases);
-		else if (instr->op == PP_OP_COLL || (interval.end > interval.start && instr->op != PP_OP_WAIT && instr->op != PP_OP_WAITC))
+		else if (instr->op == PP_OP_COLL ||
+		         (interval.end > interval.start && instr->op != PP_OP_WAIT && instr->op != PP_OP_WAITC))
 			trace_other(dump, trace, rank, i);
 	}
 	struct pp_curve curve = pp_memory_curve(dump, rank, true);

@@ -17,7 +17,17 @@
 
 /* ---- options ---------------------------------------------------------------------------------------------------- */
 
-enum view { VIEW_DEFAULT, VIEW_STATS, VIEW_GANTT, VIEW_LIST, VIEW_MEMORY, VIEW_MAP, VIEW_TABLES, VIEW_SOURCE, VIEW_COUNT };
+enum view {
+	VIEW_DEFAULT,
+	VIEW_STATS,
+	VIEW_GANTT,
+	VIEW_LIST,
+	VIEW_MEMORY,
+	VIEW_MAP,
+	VIEW_TABLES,
+	VIEW_SOURCE,
+	VIEW_COUNT
+};
 enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_CSV, FORMAT_CSV_COMMS, FORMAT_PPS, FORMAT_TRACE };
 enum color { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER };
 
@@ -28,19 +38,59 @@ struct arguments {
 };
 
 static const struct pp_option table[] = {
-    {.name = "view", .kind = PP_OPTION_CHOICE, .argument = "default|stats|gantt|list|memory|map|tables|source",
-     .offset = offsetof(struct arguments, view), .help = "what to show (default: stats and Gantt)"},
-    {.name = "format", .kind = PP_OPTION_CHOICE, .argument = "text|json|csv|csv-comms|pps|trace",
+    {.name = "view",
+     .kind = PP_OPTION_CHOICE,
+     .argument = "default|stats|gantt|list|memory|map|tables|source",
+     .offset = offsetof(struct arguments, view),
+     .help = "what to show (default: stats and Gantt)"},
+    {.name = "format",
+     .kind = PP_OPTION_CHOICE,
+     .argument = "text|json|csv|csv-comms|pps|trace",
      .offset = offsetof(struct arguments, format),
      .help = "csv: PyTorch's compute grid; csv-comms: with transfers; trace: Chrome"},
-    {.name = "rank", .kind = PP_OPTION_TEXT, .argument = "0,3-5", .offset = offsetof(struct arguments, ranks), .help = "only these ranks"},
-    {.name = "program", .kind = PP_OPTION_TEXT, .argument = "NAME", .offset = offsetof(struct arguments, program), .help = "which program of the file (default: train)"},
-    {.name = "width", .kind = PP_OPTION_UINT, .argument = "N", .offset = offsetof(struct arguments, width), .help = "columns (default: the terminal's, else 100)", .least = 20, .most = 65536},
-    {.name = "from", .kind = PP_OPTION_TEXT, .argument = "T", .offset = offsetof(struct arguments, from), .help = "Gantt and memory from this time: 1.5, 20us, 3ms"},
-    {.name = "to", .kind = PP_OPTION_TEXT, .argument = "T", .offset = offsetof(struct arguments, to), .help = "Gantt and memory up to this time"},
-    {.name = "unit", .kind = PP_OPTION_CHOICE, .argument = "stashes|bytes", .offset = offsetof(struct arguments, unit), .help = "memory view: what to count"},
-    {.name = "color", .kind = PP_OPTION_CHOICE, .argument = "auto|always|never", .offset = offsetof(struct arguments, color), .help = "auto: on a terminal, unless NO_COLOR is set"},
-    {.name = "output", .letter = 'o', .kind = PP_OPTION_TEXT, .argument = "FILE", .offset = offsetof(struct arguments, output), .help = "write to a file instead of standard output"},
+    {.name = "rank",
+     .kind = PP_OPTION_TEXT,
+     .argument = "0,3-5",
+     .offset = offsetof(struct arguments, ranks),
+     .help = "only these ranks"},
+    {.name = "program",
+     .kind = PP_OPTION_TEXT,
+     .argument = "NAME",
+     .offset = offsetof(struct arguments, program),
+     .help = "which program of the file (default: train)"},
+    {.name = "width",
+     .kind = PP_OPTION_UINT,
+     .argument = "N",
+     .offset = offsetof(struct arguments, width),
+     .help = "columns (default: the terminal's, else 100)",
+     .least = 20,
+     .most = 65536},
+    {.name = "from",
+     .kind = PP_OPTION_TEXT,
+     .argument = "T",
+     .offset = offsetof(struct arguments, from),
+     .help = "Gantt and memory from this time: 1.5, 20us, 3ms"},
+    {.name = "to",
+     .kind = PP_OPTION_TEXT,
+     .argument = "T",
+     .offset = offsetof(struct arguments, to),
+     .help = "Gantt and memory up to this time"},
+    {.name = "unit",
+     .kind = PP_OPTION_CHOICE,
+     .argument = "stashes|bytes",
+     .offset = offsetof(struct arguments, unit),
+     .help = "memory view: what to count"},
+    {.name = "color",
+     .kind = PP_OPTION_CHOICE,
+     .argument = "auto|always|never",
+     .offset = offsetof(struct arguments, color),
+     .help = "auto: on a terminal, unless NO_COLOR is set"},
+    {.name = "output",
+     .letter = 'o',
+     .kind = PP_OPTION_TEXT,
+     .argument = "FILE",
+     .offset = offsetof(struct arguments, output),
+     .help = "write to a file instead of standard output"},
 };
 enum { TABLE_COUNT = sizeof table / sizeof table[0] };
 
@@ -94,7 +144,8 @@ static bool wants_color(const struct arguments *arguments)
 {
 	if (arguments->color != COLOR_AUTO)
 		return arguments->color == COLOR_ALWAYS;
-	return !arguments->output && isatty(STDOUT_FILENO) && !*environment("NO_COLOR") && strcmp(environment("TERM"), "dumb") != 0;
+	return !arguments->output && isatty(STDOUT_FILENO) && !*environment("NO_COLOR") &&
+	       strcmp(environment("TERM"), "dumb") != 0;
 }
 
 static void out_of_memory(size_t wanted)
@@ -144,7 +195,8 @@ static void number_chunks(struct pp_dump *dump)
 }
 
 /* "1.5", "20us": without a unit in that of the output. */
-static bool read_time(const struct pp_dump *dump, const char *option, const char *text, uint64_t *ns, struct pp_status *status)
+static bool read_time(const struct pp_dump *dump, const char *option, const char *text, uint64_t *ns,
+                      struct pp_status *status)
 {
 	static const struct pp_time_unit units[] = {{"ns", 1}, {"us", 1000}, {"ms", 1000000}, {"s", 1000000000}};
 	if (!text)
@@ -156,7 +208,8 @@ static bool read_time(const struct pp_dump *dump, const char *option, const char
 		if (strcmp(end, units[i].name) == 0)
 			unit = units[i].ns;
 	if (unit == 0 || value * (double)unit > 9e18)
-		return pp_fail(status, PP_EXIT_USAGE, "%s wants a time such as 1.5 (in the unit of the axis) or 20us, got `%s`", option, text);
+		return pp_fail(status, PP_EXIT_USAGE, "%s wants a time such as 1.5 (in the unit of the axis) or 20us, got `%s`",
+		               option, text);
 	*ns = (uint64_t)(value * (double)unit + 0.5);
 	return true;
 }
@@ -164,7 +217,8 @@ static bool read_time(const struct pp_dump *dump, const char *option, const char
 static bool choose_window(struct pp_dump *dump, const struct arguments *arguments, struct pp_status *status)
 {
 	dump->to = UINT64_MAX;
-	if (!read_time(dump, "--from", arguments->from, &dump->from, status) || !read_time(dump, "--to", arguments->to, &dump->to, status))
+	if (!read_time(dump, "--from", arguments->from, &dump->from, status) ||
+	    !read_time(dump, "--to", arguments->to, &dump->to, status))
 		return false;
 	if (dump->from < dump->to && (!dump->sim || dump->from < dump->sim->makespan + dump->sim->tail))
 		return true;
@@ -209,7 +263,8 @@ static bool emit_source(const struct pp_dump *dump, bool json_form, struct pp_st
 {
 	const struct pp_program *program = dump->program;
 	if (!program->source_name)
-		return pp_fail(status, PP_EXIT_ENVIRONMENT, "%s carries no source text: it was not made from a .pipe file", dump->file);
+		return pp_fail(status, PP_EXIT_ENVIRONMENT, "%s carries no source text: it was not made from a .pipe file",
+		               dump->file);
 	if (!json_form) {
 		fputs(program->source_text ? program->source_text : "", dump->out);
 		return true;
@@ -274,7 +329,8 @@ static bool wants_times(const struct arguments *arguments)
 
 /* ---- main ------------------------------------------------------------------------------------------------------- */
 
-static bool show(struct pp_dump *dump, struct pp_program *program, const struct arguments *arguments, struct pp_diag *diag, struct pp_status *status)
+static bool show(struct pp_dump *dump, struct pp_program *program, const struct arguments *arguments,
+                 struct pp_diag *diag, struct pp_status *status)
 {
 	dump->program = program;
 	if (!choose_program(dump, arguments->program, status) || !choose_ranks(dump, arguments->ranks, status))
@@ -284,8 +340,11 @@ static bool show(struct pp_dump *dump, struct pp_program *program, const struct 
 	bool plain = arguments->format == FORMAT_PPS || arguments->view == VIEW_SOURCE; /* need no proof */
 	if (!plain && !predict(dump, program, diag)) {
 		if (wants_times(arguments))
-			return pp_fail(status, PP_EXIT_REJECTED, "%s is not proven, so it has no times; --view=list and --view=tables show it as it is", dump->file);
-		fprintf(stderr, "pipedump: %s is not proven: no times are shown; `pipec verify %s` says why\n", dump->file, dump->file);
+			return pp_fail(status, PP_EXIT_REJECTED,
+			               "%s is not proven, so it has no times; --view=list and --view=tables show it as it is",
+			               dump->file);
+		fprintf(stderr, "pipedump: %s is not proven: no times are shown; `pipec verify %s` says why\n", dump->file,
+		        dump->file);
 		diag = NULL;
 	}
 	return choose_window(dump, arguments, status) && emit(dump, arguments, status);

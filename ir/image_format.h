@@ -33,13 +33,13 @@ enum pp_section {
 	PP_SECTION_MEMBERS,                   /* u32: ranks of all groups */
 	PP_SECTION_BODY_COUNTS,               /* u32 registers, u32 instructions per body */
 	PP_SECTION_BODY_INSTRS,
-	PP_SECTION_TEXTS,                     /* u32 string */
-	PP_SECTION_PROGRAMS,                  /* u32 string: name */
-	PP_SECTION_STREAMS,                   /* u32 count, u32 1 if it has an order; per program and rank */
+	PP_SECTION_TEXTS,    /* u32 string */
+	PP_SECTION_PROGRAMS, /* u32 string: name */
+	PP_SECTION_STREAMS,  /* u32 count, u32 1 if it has an order; per program and rank */
 	PP_SECTION_INSTRS,
-	PP_SECTION_ORDERS,                    /* u32 per instruction of streams that have one */
-	PP_SECTION_SOURCE,                    /* u32 string: name, u32 string: text */
-	PP_SECTION_STAMP,                     /* u8 proven, u8 bits fixed, u32 layouts, u32 string: reason */
+	PP_SECTION_ORDERS, /* u32 per instruction of streams that have one */
+	PP_SECTION_SOURCE, /* u32 string: name, u32 string: text */
+	PP_SECTION_STAMP,  /* u8 proven, u8 bits fixed, u32 layouts, u32 string: reason */
 	PP_SECTION_COUNT
 };
 

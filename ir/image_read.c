@@ -3,6 +3,7 @@
  * in the order in which one table's checks need another's. */
 #include "image.h"
 #include "image_format.h"
+#include "operands.h"
 #include "program_check.h"
 
 #include <inttypes.h>
@@ -29,7 +30,8 @@ static bool damaged(struct loader *loader, const char *why)
 
 static bool faulty(struct loader *loader, const char *what, uint64_t number, const struct pp_fault *fault)
 {
-	return pp_fail(loader->status, PP_EXIT_ENVIRONMENT, "%s is not a usable image: %s %" PRIu64 ": %s", loader->name, what, number, fault->text);
+	return pp_fail(loader->status, PP_EXIT_ENVIRONMENT, "%s is not a usable image: %s %" PRIu64 ": %s", loader->name,
+	               what, number, fault->text);
 }
 
 /* ---- header ----------------------------------------------------------------------------------------- */
@@ -46,13 +48,17 @@ static bool check_header(struct loader *loader)
 	if (pp_load32(bytes + PP_IMAGE_AT_ORDER) != PP_IMAGE_ORDER)
 		return damaged(loader, "its byte order is not little-endian");
 	if (pp_load32(bytes + PP_IMAGE_AT_VERSION) != PP_IMAGE_VERSION)
-		return pp_fail(loader->status, PP_EXIT_ENVIRONMENT, "%s has image version %u, this tool reads version %d: build it again", loader->name,
+		return pp_fail(loader->status, PP_EXIT_ENVIRONMENT,
+		               "%s has image version %u, this tool reads version %d: build it again", loader->name,
 		               pp_load32(bytes + PP_IMAGE_AT_VERSION), PP_IMAGE_VERSION);
 	if (pp_load64(bytes + PP_IMAGE_AT_SIZE) != loader->length)
-		return pp_fail(loader->status, PP_EXIT_ENVIRONMENT, "%s is not a usable image: it has %zu bytes, its header says %" PRIu64 "; was the copy cut short?",
+		return pp_fail(loader->status, PP_EXIT_ENVIRONMENT,
+		               "%s is not a usable image: it has %zu bytes, its header says %" PRIu64
+		               "; was the copy cut short?",
 		               loader->name, loader->length, pp_load64(bytes + PP_IMAGE_AT_SIZE));
 	if (pp_load64(bytes + PP_IMAGE_AT_HASH) != pp_image_mix(bytes, PP_IMAGE_AT_HASH) ||
-	    pp_load64(bytes + PP_IMAGE_AT_CHECKSUM) != pp_image_mix(bytes + PP_IMAGE_HEADER, loader->length - PP_IMAGE_HEADER))
+	    pp_load64(bytes + PP_IMAGE_AT_CHECKSUM) !=
+	        pp_image_mix(bytes + PP_IMAGE_HEADER, loader->length - PP_IMAGE_HEADER))
 		return damaged(loader, "its checksum does not match: bytes were changed after it was written");
 	return true;
 }
@@ -62,8 +68,8 @@ static bool check_sections(struct loader *loader)
 	for (unsigned i = 0; i < PP_SECTION_COUNT; i++) {
 		uint64_t offset = pp_load64(loader->bytes + PP_IMAGE_HEADER + 16 * i);
 		uint64_t count = pp_load64(loader->bytes + PP_IMAGE_HEADER + 16 * i + 8), size;
-		if (__builtin_mul_overflow(count, (uint64_t)pp_section_record((enum pp_section)i), &size) || offset % 8 || offset < PP_IMAGE_TABLE ||
-		    offset > loader->length || size > loader->length - offset || count >= PP_NULL)
+		if (__builtin_mul_overflow(count, (uint64_t)pp_section_record((enum pp_section)i), &size) || offset % 8 ||
+		    offset < PP_IMAGE_TABLE || offset > loader->length || size > loader->length - offset || count >= PP_NULL)
 			return damaged(loader, "a section lies outside of the file");
 		loader->at[i] = loader->bytes + offset;
 		loader->count[i] = count;
@@ -74,7 +80,8 @@ static bool check_sections(struct loader *loader)
 /* Counts of sections that follow from each other. */
 static bool check_counts(struct loader *loader)
 {
-	static const uint8_t single[] = {PP_RECORD_ABOUT, PP_RECORD_GRID, PP_RECORD_COST, PP_RECORD_TRAIN, PP_SECTION_SOURCE, PP_SECTION_STAMP};
+	static const uint8_t single[] = {PP_RECORD_ABOUT, PP_RECORD_GRID,    PP_RECORD_COST,
+	                                 PP_RECORD_TRAIN, PP_SECTION_SOURCE, PP_SECTION_STAMP};
 	const uint64_t *count = loader->count;
 	for (unsigned i = 0; i < sizeof single; i++)
 		if (count[single[i]] != 1)
@@ -82,7 +89,8 @@ static bool check_counts(struct loader *loader)
 	uint64_t streams;
 	if (count[PP_RECORD_DEVICE] == 0 || count[PP_SECTION_SLOT_COUNTS] != count[PP_RECORD_DEVICE] ||
 	    count[PP_SECTION_BODY_COUNTS] != count[PP_RECORD_BODY] || count[PP_SECTION_PROGRAMS] > PP_MOST_PROGRAMS ||
-	    __builtin_mul_overflow(count[PP_SECTION_PROGRAMS], count[PP_RECORD_DEVICE], &streams) || count[PP_SECTION_STREAMS] != streams)
+	    __builtin_mul_overflow(count[PP_SECTION_PROGRAMS], count[PP_RECORD_DEVICE], &streams) ||
+	    count[PP_SECTION_STREAMS] != streams)
 		return damaged(loader, "its sections do not fit together");
 	uint64_t size = count[PP_SECTION_STRINGS];
 	if (size == 0 || loader->at[PP_SECTION_STRINGS][size - 1] != 0)
@@ -268,7 +276,8 @@ static void load_instr(struct pp_instr *instr, const unsigned char *at)
 	instr->count = pp_load32(at + 28);
 }
 
-static bool load_stream(struct loader *loader, struct pp_stream *stream, const unsigned char *counts, uint64_t *used, uint64_t *ordered)
+static bool load_stream(struct loader *loader, struct pp_stream *stream, const unsigned char *counts, uint64_t *used,
+                        uint64_t *ordered)
 {
 	stream->count = pp_load32(counts);
 	const unsigned char *at = take(loader, PP_SECTION_INSTRS, used, stream->count);
@@ -327,7 +336,8 @@ static void load_rest(struct loader *loader)
 static bool load_all(struct loader *loader)
 {
 	struct pp_program *program = loader->program;
-	loader->strings = pp_arena_copy(loader->arena, (const char *)loader->at[PP_SECTION_STRINGS], loader->count[PP_SECTION_STRINGS]);
+	loader->strings =
+	    pp_arena_copy(loader->arena, (const char *)loader->at[PP_SECTION_STRINGS], loader->count[PP_SECTION_STRINGS]);
 	load_records(loader, PP_RECORD_ABOUT, program);
 	load_records(loader, PP_RECORD_GRID, program);
 	if (program->ranks != loader->count[PP_RECORD_DEVICE])
@@ -347,7 +357,8 @@ static bool load_all(struct loader *loader)
 
 /* ---- checks ----------------------------------------------------------------------------------------- */
 
-static bool check_one(struct loader *loader, enum pp_record_kind kind, const void *record, uint32_t rank, uint64_t number)
+static bool check_one(struct loader *loader, enum pp_record_kind kind, const void *record, uint32_t rank,
+                      uint64_t number)
 {
 	struct pp_fault fault;
 	const struct pp_record *shape = &pp_record_table[kind];
@@ -360,7 +371,8 @@ static bool check_one(struct loader *loader, enum pp_record_kind kind, const voi
 	return pp_check_record(loader->program, kind, record, &fault) || faulty(loader, shape->word, number, &fault);
 }
 
-static bool check_records(struct loader *loader, enum pp_record_kind kind, const void *records, uint32_t count, uint32_t rank)
+static bool check_records(struct loader *loader, enum pp_record_kind kind, const void *records, uint32_t count,
+                          uint32_t rank)
 {
 	for (uint32_t i = 0; i < count; i++)
 		if (!check_one(loader, kind, (const char *)records + (size_t)i * pp_record_table[kind].size, rank, i))
@@ -371,7 +383,8 @@ static bool check_records(struct loader *loader, enum pp_record_kind kind, const
 static bool check_slots(struct loader *loader)
 {
 	for (uint32_t r = 0; r < loader->program->ranks; r++)
-		if (!check_records(loader, PP_RECORD_SLOT, loader->program->rank[r].slots, loader->program->rank[r].slot_count, r))
+		if (!check_records(loader, PP_RECORD_SLOT, loader->program->rank[r].slots, loader->program->rank[r].slot_count,
+		                   r))
 			return false;
 	return true;
 }
@@ -420,8 +433,9 @@ static bool check_all(struct loader *loader)
 	if (loader->bad_string)
 		return damaged(loader, "a text lies outside of its strings");
 	if (!check_one(loader, PP_RECORD_ABOUT, p, 0, 0) || !check_one(loader, PP_RECORD_GRID, p, 0, 0) ||
-	    !check_records(loader, PP_RECORD_DEVICE, p->rank, p->ranks, 0) || !check_one(loader, PP_RECORD_COST, &p->cost, 0, 0) ||
-	    !check_one(loader, PP_RECORD_TRAIN, &p->train, 0, 0) || !check_records(loader, PP_RECORD_HYPER, p->train.hypers, p->train.hyper_count, 0) ||
+	    !check_records(loader, PP_RECORD_DEVICE, p->rank, p->ranks, 0) ||
+	    !check_one(loader, PP_RECORD_COST, &p->cost, 0, 0) || !check_one(loader, PP_RECORD_TRAIN, &p->train, 0, 0) ||
+	    !check_records(loader, PP_RECORD_HYPER, p->train.hypers, p->train.hyper_count, 0) ||
 	    !check_records(loader, PP_RECORD_STAGE, p->stages, p->stage_count, 0) ||
 	    !check_records(loader, PP_RECORD_TENSOR, p->tensors, p->tensor_count, 0) || !check_slots(loader) ||
 	    !check_records(loader, PP_RECORD_USE, p->uses, p->use_count, 0) ||
@@ -437,7 +451,8 @@ static bool check_all(struct loader *loader)
 	return check_streams(loader);
 }
 
-struct pp_program *pp_image_read(struct pp_arena *arena, const char *name, const unsigned char *bytes, size_t length, struct pp_status *status)
+struct pp_program *pp_image_read(struct pp_arena *arena, const char *name, const unsigned char *bytes, size_t length,
+                                 struct pp_status *status)
 {
 	struct loader loader = {.arena = arena, .name = name, .bytes = bytes, .length = length, .status = status};
 	if (!check_header(&loader) || !check_sections(&loader) || !check_counts(&loader))

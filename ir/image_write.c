@@ -2,6 +2,7 @@
  * members that an instruction does not use are written at their resting values, padding is zero. */
 #include "image.h"
 #include "image_format.h"
+#include "operands.h"
 
 #include <assert.h>
 #include <string.h>

@@ -84,15 +84,18 @@ static bool read_uint(const char *text, uint64_t *value)
 	return true;
 }
 
-static bool store_uint(struct parser *parser, const struct pp_option *option, const char *shown, const char *text, uint64_t *value)
+static bool store_uint(struct parser *parser, const struct pp_option *option, const char *shown, const char *text,
+                       uint64_t *value)
 {
 	uint64_t most = option->most ? option->most : UINT64_MAX;
 	if (read_uint(text, value) && *value >= option->least && *value <= most)
 		return true;
 	if (option->most)
-		return pp_fail(parser->status, PP_EXIT_USAGE, "%s wants a whole number from %" PRIu64 " to %" PRIu64 ", got `%s`", shown, option->least,
-		               most, text);
-	return pp_fail(parser->status, PP_EXIT_USAGE, "%s wants a whole number of at least %" PRIu64 ", got `%s`", shown, option->least, text);
+		return pp_fail(parser->status, PP_EXIT_USAGE,
+		               "%s wants a whole number from %" PRIu64 " to %" PRIu64 ", got `%s`", shown, option->least, most,
+		               text);
+	return pp_fail(parser->status, PP_EXIT_USAGE, "%s wants a whole number of at least %" PRIu64 ", got `%s`", shown,
+	               option->least, text);
 }
 
 static bool store_number(struct parser *parser, const char *shown, const char *text, double *value)
@@ -104,7 +107,8 @@ static bool store_number(struct parser *parser, const char *shown, const char *t
 	return pp_fail(parser->status, PP_EXIT_USAGE, "%s wants a number of at least 0, got `%s`", shown, text);
 }
 
-static bool store_choice(struct parser *parser, const struct pp_option *option, const char *shown, const char *text, unsigned *value)
+static bool store_choice(struct parser *parser, const struct pp_option *option, const char *shown, const char *text,
+                         unsigned *value)
 {
 	int position = pp_choice_find(option->argument, text);
 	if (position >= 0) {
@@ -112,8 +116,9 @@ static bool store_choice(struct parser *parser, const struct pp_option *option, 
 		return true;
 	}
 	const char *nearest = pp_choice_nearest(parser->arena, option->argument, text);
-	return pp_fail(parser->status, PP_EXIT_USAGE, "%s has no choice `%s`%s%s%s; choose from %s", shown, text, nearest ? "; did you mean `" : "",
-	               nearest ? nearest : "", nearest ? "`?" : "", comma_separated(parser->arena, option->argument));
+	return pp_fail(parser->status, PP_EXIT_USAGE, "%s has no choice `%s`%s%s%s; choose from %s", shown, text,
+	               nearest ? "; did you mean `" : "", nearest ? nearest : "", nearest ? "`?" : "",
+	               comma_separated(parser->arena, option->argument));
 }
 
 static void push(struct pp_arena *arena, struct pp_option_list *list, const char *text)
@@ -161,7 +166,8 @@ static bool unknown_long(struct parser *parser, const char *name)
 	size_t count = 0;
 	for (size_t i = 0; i < parser->count; i++) {
 		if (parser->table[i].name && strcmp(parser->table[i].name, name) == 0)
-			return pp_fail(parser->status, PP_EXIT_USAGE, "--%s does not apply to `%s`; `%s --help` lists what does", name, parser->tool, parser->tool);
+			return pp_fail(parser->status, PP_EXIT_USAGE, "--%s does not apply to `%s`; `%s --help` lists what does",
+			               name, parser->tool, parser->tool);
 		if (parser->table[i].name && known_here(&parser->table[i], parser->command))
 			names[count++] = parser->table[i].name;
 	}
@@ -209,7 +215,8 @@ static bool parse_letters(struct parser *parser, const char *letters)
 			return true;
 		}
 		if (!option)
-			return pp_fail(parser->status, PP_EXIT_USAGE, "unknown option %s; `%s --help` lists all", shown, parser->tool);
+			return pp_fail(parser->status, PP_EXIT_USAGE, "unknown option %s; `%s --help` lists all", shown,
+			               parser->tool);
 		if (option->kind == PP_OPTION_FLAG) {
 			store(parser, option, shown, NULL);
 			continue;
@@ -220,8 +227,9 @@ static bool parse_letters(struct parser *parser, const char *letters)
 	return true;
 }
 
-bool pp_options_parse(struct pp_arena *arena, const char *tool, const struct pp_option *table, size_t count, uint32_t command, int argc,
-                      char **argv, void *values, struct pp_arguments *arguments, struct pp_status *status)
+bool pp_options_parse(struct pp_arena *arena, const char *tool, const struct pp_option *table, size_t count,
+                      uint32_t command, int argc, char **argv, void *values, struct pp_arguments *arguments,
+                      struct pp_status *status)
 {
 	struct parser parser = {arena, tool, table, count, command, argc, 1, argv, values, arguments, status};
 	*arguments = (struct pp_arguments){0};
@@ -297,8 +305,10 @@ bool pp_parse_ranks(const char *text, uint32_t count, bool *chosen, struct pp_st
 			ok = rank_number(&at, count, &last) && last >= first;
 		}
 		if (!ok || (*at && *at != ','))
-			return pp_fail(status, PP_EXIT_USAGE, "`%s` is no list of ranks: write numbers and ranges such as 0,3-5; this program has ranks 0..%u", text,
-			               count - 1);
+			return pp_fail(
+			    status, PP_EXIT_USAGE,
+			    "`%s` is no list of ranks: write numbers and ranges such as 0,3-5; this program has ranks 0..%u", text,
+			    count - 1);
 		for (uint32_t rank = first; rank <= last; rank++)
 			chosen[rank] = true;
 	} while (*at++ == ',');

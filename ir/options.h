@@ -1,5 +1,6 @@
 /* Command lines of the three tools, read from one table per tool. Long options take `--name=value` or
- * `--name value`, short ones `-o value` or `-ovalue`; flags without value may be joined (`-qv`); options and operands mix;
+ * `--name value`, short ones `-o value` or `-ovalue`; flags without value may be joined (`-qv`); options and operands
+ * mix;
  * `--` ends options; `-` alone is an operand. `-h`, `--help`, `-V` and `--version` are built in. */
 #ifndef PP_OPTIONS_H
 #define PP_OPTIONS_H
@@ -44,8 +45,9 @@ struct pp_arguments {
 /* Read argv[1 .. argc) into `values` (defaults are what it holds before). `tool` ("pipec build") names the command in
  * messages; `command` is its bit, 0 without subcommands. False with PP_EXIT_USAGE and a message that names the option
  * and what it wants. */
-bool pp_options_parse(struct pp_arena *arena, const char *tool, const struct pp_option *table, size_t count, uint32_t command, int argc,
-                      char **argv, void *values, struct pp_arguments *arguments, struct pp_status *status);
+bool pp_options_parse(struct pp_arena *arena, const char *tool, const struct pp_option *table, size_t count,
+                      uint32_t command, int argc, char **argv, void *values, struct pp_arguments *arguments,
+                      struct pp_status *status);
 
 /* The table as text, one line per option that `command` knows, aligned: print the tool's examples first. */
 void pp_options_help(const struct pp_option *table, size_t count, uint32_t command, FILE *out);

@@ -2,6 +2,8 @@
  * range, sizes free of overflow; the first fault is described with expected and found. */
 #include "program_check.h"
 
+#include "operands.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -16,7 +18,8 @@ static const uint64_t most_bytes = UINT64_C(1) << 50; /* of one object; sums ove
 #if defined(__GNUC__)
 __attribute__((format(printf, 3, 4)))
 #endif
-static bool fail(struct pp_fault *fault, const char *code, const char *format, ...)
+static bool
+fail(struct pp_fault *fault, const char *code, const char *format, ...)
 {
 	va_list args;
 	va_start(args, format);
@@ -35,7 +38,8 @@ static bool check_whole(const struct pp_field *field, uint64_t value, uint64_t f
 	uint64_t most = field->most ? field->most : fallback;
 	if (value >= field->least && value <= most)
 		return true;
-	return fail(fault, "E1004", "`%s` is %" PRIu64 ", outside %" PRIu64 "..%" PRIu64, field->key ? field->key : "index", value, field->least, most);
+	return fail(fault, "E1004", "`%s` is %" PRIu64 ", outside %" PRIu64 "..%" PRIu64, field->key ? field->key : "index",
+	            value, field->least, most);
 }
 
 static bool check_index(const struct pp_program *program, enum pp_bound bound, uint32_t value, struct pp_fault *fault)
@@ -46,11 +50,13 @@ static bool check_index(const struct pp_program *program, enum pp_bound bound, u
 	if (count == 0)
 		return fail(fault, "E1005", "there is no %s %u: this program has none", pp_bound_name[bound], value);
 	if (bound == PP_BOUND_MICROBATCH || bound == PP_BOUND_RANK)
-		return fail(fault, "E1005", "there is no %s %u: `grid` says %u, so 0..%u", pp_bound_name[bound], value, count, count - 1);
+		return fail(fault, "E1005", "there is no %s %u: `grid` says %u, so 0..%u", pp_bound_name[bound], value, count,
+		            count - 1);
 	return fail(fault, "E1005", "there is no %s %u: the table has 0..%u", pp_bound_name[bound], value, count - 1);
 }
 
-static bool check_slot(const struct pp_program *program, uint32_t rank, uint32_t slot, unsigned classes, const char *wanted, struct pp_fault *fault)
+static bool check_slot(const struct pp_program *program, uint32_t rank, uint32_t slot, unsigned classes,
+                       const char *wanted, struct pp_fault *fault)
 {
 	const struct pp_rank *owner = &program->rank[rank];
 	if (slot >= owner->slot_count && owner->slot_count == 0)
@@ -59,8 +65,8 @@ static bool check_slot(const struct pp_program *program, uint32_t rank, uint32_t
 		return fail(fault, "E1005", "rank %u has no slot %u: its slots are 0..%u", rank, slot, owner->slot_count - 1);
 	if (classes >> owner->slots[slot].class & 1)
 		return true;
-	return fail(fault, "E1006", "slot %u of rank %u is of class %s, but %s is wanted here", slot, rank, pp_slot_class_name[owner->slots[slot].class],
-	            wanted);
+	return fail(fault, "E1006", "slot %u of rank %u is of class %s, but %s is wanted here", slot, rank,
+	            pp_slot_class_name[owner->slots[slot].class], wanted);
 }
 
 static bool check_shape(uint32_t rows, uint32_t columns, uint8_t dtype, struct pp_fault *fault)
@@ -70,7 +76,9 @@ static bool check_shape(uint32_t rows, uint32_t columns, uint8_t dtype, struct p
 		return fail(fault, "E1004", "there is no dtype %u", dtype);
 	if (rows && columns && elements <= most_bytes / pp_dtype_size[dtype])
 		return true;
-	return fail(fault, "E1004", "shape %u x %u is out of range: every dimension is at least 1, and the whole at most 2^50 bytes", rows, columns);
+	return fail(fault, "E1004",
+	            "shape %u x %u is out of range: every dimension is at least 1, and the whole at most 2^50 bytes", rows,
+	            columns);
 }
 
 static bool check_word(const char *word, struct pp_fault *fault)
@@ -81,16 +89,19 @@ static bool check_word(const char *word, struct pp_fault *fault)
 		return fail(fault, "E1004", "name %.40s... is too long: at most %d bytes", word, MOST_NAME);
 	for (const char *at = word; *at; at++)
 		if (*at <= ' ' || *at > '~' || strchr(";{}\"=|", *at))
-			return fail(fault, "E1003", "name %.60s holds a blank, one of ; { } \" = | or a byte that is not printable ASCII", word);
+			return fail(fault, "E1003",
+			            "name %.60s holds a blank, one of ; { } \" = | or a byte that is not printable ASCII", word);
 	return true;
 }
 
 static bool check_text(const char *text, struct pp_fault *fault)
 {
-	return !text || strnlen(text, MOST_TEXT + 1) <= MOST_TEXT || fail(fault, "E1004", "text %.40s... is too long: at most %d bytes", text, MOST_TEXT);
+	return !text || strnlen(text, MOST_TEXT + 1) <= MOST_TEXT ||
+	       fail(fault, "E1004", "text %.40s... is too long: at most %d bytes", text, MOST_TEXT);
 }
 
-static bool check_ranks(const struct pp_program *program, const struct pp_field *field, const void *record, struct pp_fault *fault)
+static bool check_ranks(const struct pp_program *program, const struct pp_field *field, const void *record,
+                        struct pp_fault *fault)
 {
 	const uint32_t *ranks = *pp_member_ranks(record, field->offset);
 	uint32_t count = *pp_member_u32(record, field->second);
@@ -103,7 +114,8 @@ static bool check_ranks(const struct pp_program *program, const struct pp_field 
 	return true;
 }
 
-static bool check_base(const struct pp_program *program, uint32_t rank, const struct pp_field *field, const void *record, struct pp_fault *fault)
+static bool check_base(const struct pp_program *program, uint32_t rank, const struct pp_field *field,
+                       const void *record, struct pp_fault *fault)
 {
 	uint8_t base = *pp_member_u8(record, field->offset);
 	uint32_t slot = *pp_member_u32(record, field->second);
@@ -124,7 +136,8 @@ static bool check_place(const struct pp_field *field, const void *record, struct
 	return fail(fault, "E1004", "offset %" PRIu64 " is not a multiple of %d up to 2^50", offset, PP_ALIGN);
 }
 
-bool pp_check_field(const struct pp_program *program, uint32_t rank, const struct pp_field *field, const void *record, struct pp_fault *fault)
+bool pp_check_field(const struct pp_program *program, uint32_t rank, const struct pp_field *field, const void *record,
+                    struct pp_fault *fault)
 {
 	const uint32_t *u32 = pp_member_u32(record, field->offset);
 	switch (field->kind) {
@@ -140,10 +153,12 @@ bool pp_check_field(const struct pp_program *program, uint32_t rank, const struc
 				return false;
 		return true;
 	case PP_FIELD_NUMBER:
-		return isfinite(*pp_member_number(record, field->offset)) || fail(fault, "E1004", "`%s` is not finite", field->key);
+		return isfinite(*pp_member_number(record, field->offset)) ||
+		       fail(fault, "E1004", "`%s` is not finite", field->key);
 	case PP_FIELD_NAME:
 		return *pp_member_u8(record, field->offset) < field->name_count ||
-		       fail(fault, "E1004", "there is no %s %u", field->key && *field->key ? field->key : "kind", *pp_member_u8(record, field->offset));
+		       fail(fault, "E1004", "there is no %s %u", field->key && *field->key ? field->key : "kind",
+		            *pp_member_u8(record, field->offset));
 	case PP_FIELD_INDEX:
 		return (field->nullable && *u32 == PP_NULL) || check_index(program, field->bound, *u32, fault);
 	case PP_FIELD_PAYLOAD:
@@ -153,7 +168,9 @@ bool pp_check_field(const struct pp_program *program, uint32_t rank, const struc
 		return check_shape(u32[0], u32[1], *pp_member_u8(record, field->second), fault);
 	case PP_FIELD_SLOT:
 		return (field->nullable && *u32 == PP_NULL) ||
-		       check_slot(program, rank, *u32, field->names[0] == pp_slot_class_name[PP_SLOT_WEIGHT] ? 1u << PP_SLOT_WEIGHT : 1u << PP_SLOT_GRAD,
+		       check_slot(program, rank, *u32,
+		                  field->names[0] == pp_slot_class_name[PP_SLOT_WEIGHT] ? 1u << PP_SLOT_WEIGHT
+		                                                                        : 1u << PP_SLOT_GRAD,
 		                  field->names[0], fault);
 	case PP_FIELD_BASE:
 		return check_base(program, rank, field, record, fault);
@@ -180,7 +197,8 @@ static bool check_tensor(const struct pp_tensor *tensor, struct pp_fault *fault)
 	if (tensor->dims == 1 && tensor->columns != 1)
 		return fail(fault, "E1011", "a vector has 1 column, not %u", tensor->columns);
 	return tensor->shard < tensor->dims || tensor->shard == 255 ||
-	       fail(fault, "E1004", "`shard` names dimension %u of a tensor with %u (255: not split)", tensor->shard, tensor->dims);
+	       fail(fault, "E1004", "`shard` names dimension %u of a tensor with %u (255: not split)", tensor->shard,
+	            tensor->dims);
 }
 
 static bool check_slot_record(const struct pp_slot *slot, struct pp_fault *fault)
@@ -189,7 +207,8 @@ static bool check_slot_record(const struct pp_slot *slot, struct pp_fault *fault
 		return fail(fault, "E1004", "a slot of %" PRIu64 " bytes is out of range: at most 2^50", slot->bytes);
 	bool of_tensor = slot->class == PP_SLOT_WEIGHT || slot->class == PP_SLOT_GRAD || slot->class == PP_SLOT_MOMENT;
 	return of_tensor || slot->tensor == PP_NULL ||
-	       fail(fault, "E1006", "a slot of class %s belongs to no tensor: `tensor` goes with weight, grad and moment", pp_slot_class_name[slot->class]);
+	       fail(fault, "E1006", "a slot of class %s belongs to no tensor: `tensor` goes with weight, grad and moment",
+	            pp_slot_class_name[slot->class]);
 }
 
 static bool check_group(const struct pp_group *group, struct pp_fault *fault)
@@ -197,7 +216,8 @@ static bool check_group(const struct pp_group *group, struct pp_fault *fault)
 	if (group->axis == PP_AXIS_PP && group->member_count == 0)
 		return fail(fault, "E1008", "a group on the pp axis lists its ranks: write `ranks 0,3-5`");
 	return group->axis == PP_AXIS_PP || group->member_count == 0 ||
-	       fail(fault, "E1011", "members of a group on the %s axis follow from the coordinate: leave `ranks` out", pp_axis_name[group->axis]);
+	       fail(fault, "E1011", "members of a group on the %s axis follow from the coordinate: leave `ranks` out",
+	            pp_axis_name[group->axis]);
 }
 
 static bool check_reg(const struct pp_reg *reg, struct pp_fault *fault)
@@ -207,7 +227,8 @@ static bool check_reg(const struct pp_reg *reg, struct pp_fault *fault)
 	return reg->shard < 2 || fail(fault, "E1004", "`shard` is 0 or 1, not %u", reg->shard);
 }
 
-bool pp_check_record(const struct pp_program *program, enum pp_record_kind kind, const void *record, struct pp_fault *fault)
+bool pp_check_record(const struct pp_program *program, enum pp_record_kind kind, const void *record,
+                     struct pp_fault *fault)
 {
 	const struct pp_channel *channel = record;
 	switch (kind) {
@@ -217,7 +238,8 @@ bool pp_check_record(const struct pp_program *program, enum pp_record_kind kind,
 		return check_slot_record(record, fault);
 	case PP_RECORD_CHANNEL:
 		return channel->source != channel->destination ||
-		       fail(fault, "E1011", "a channel joins two different ranks, but `from` and `to` are both %u", channel->source);
+		       fail(fault, "E1011", "a channel joins two different ranks, but `from` and `to` are both %u",
+		            channel->source);
 	case PP_RECORD_GROUP:
 		return check_group(record, fault);
 	case PP_RECORD_REG:
@@ -286,12 +308,13 @@ static void class_words(unsigned classes, char *text, size_t size)
 {
 	size_t used = 0;
 	text[0] = '\0';
-	for (unsigned class = 0; class < PP_SLOT_CLASS_COUNT && used < size; class++)
+	for (unsigned class = 0; class < PP_SLOT_CLASS_COUNT && used < size; class ++)
 		if (classes >> class & 1)
 			used += (size_t)snprintf(text + used, size - used, "%s%s", used ? " or " : "", pp_slot_class_name[class]);
 }
 
-static bool check_slot_operand(const struct pp_program *program, uint32_t rank, uint32_t slot, unsigned classes, struct pp_fault *fault)
+static bool check_slot_operand(const struct pp_program *program, uint32_t rank, uint32_t slot, unsigned classes,
+                               struct pp_fault *fault)
 {
 	char wanted[128];
 	if (slot == PP_NULL && (classes & NONE))
@@ -304,8 +327,8 @@ static bool check_slot_operand(const struct pp_program *program, uint32_t rank, 
 	return check_slot(program, rank, slot, classes, wanted, fault);
 }
 
-static bool check_operand(const struct pp_program *program, uint32_t rank, const struct pp_instr *instr, const struct pp_operand *operand,
-                          struct pp_fault *fault)
+static bool check_operand(const struct pp_program *program, uint32_t rank, const struct pp_instr *instr,
+                          const struct pp_operand *operand, struct pp_fault *fault)
 {
 	const uint32_t *value = pp_member_u32(instr, operand->offset);
 	switch (operand->kind) {
@@ -315,7 +338,9 @@ static bool check_operand(const struct pp_program *program, uint32_t rank, const
 	case PP_OPERAND_TEXT:
 		return operand->bound == PP_BOUND_NONE || check_index(program, operand->bound, *value, fault);
 	case PP_OPERAND_SLOT:
-		return check_slot_operand(program, rank, *value, rules[instr->op].classes[(operand->offset - offsetof(struct pp_instr, a)) / 4], fault);
+		return check_slot_operand(program, rank, *value,
+		                          rules[instr->op].classes[(operand->offset - offsetof(struct pp_instr, a)) / 4],
+		                          fault);
 	case PP_OPERAND_PAYLOAD:
 		return instr->dtype < PP_DTYPE_COUNT || fail(fault, "E1004", "there is no dtype %u", instr->dtype);
 	case PP_OPERAND_NONE:
@@ -324,7 +349,8 @@ static bool check_operand(const struct pp_program *program, uint32_t rank, const
 	return true;
 }
 
-bool pp_check_instr(const struct pp_program *program, uint32_t rank, const struct pp_instr *instr, struct pp_fault *fault)
+bool pp_check_instr(const struct pp_program *program, uint32_t rank, const struct pp_instr *instr,
+                    struct pp_fault *fault)
 {
 	if (instr->op >= PP_OP_COUNT)
 		return fail(fault, "E1002", "there is no instruction %u", instr->op);
@@ -337,7 +363,9 @@ bool pp_check_instr(const struct pp_program *program, uint32_t rank, const struc
 	unsigned wrong = instr->flags & ~(unsigned)rules[instr->op].flags;
 	if (wrong)
 		return fail(fault, "E1003", "`%s` takes no flag `%s`", pp_op_table[instr->op].mnemonic,
-		            wrong & PP_FIRST ? "first" : wrong & PP_PAIR ? "pair" : "(unknown)");
+		            wrong & PP_FIRST  ? "first"
+		            : wrong & PP_PAIR ? "pair"
+		                              : "(unknown)");
 	return true;
 }
 
@@ -355,7 +383,8 @@ bool pp_check_body_instr(const struct pp_body *body, const struct pp_body_instr 
 		if (reg == PP_NULL)
 			fail(fault, "E1005", "operand %u of `%s` can't be left out", i + 1, info.mnemonic);
 		else
-			fail(fault, "E1005", "`%s` names register %u; the body has %u, and the op %u operands", info.mnemonic, reg, body->reg_count, count);
+			fail(fault, "E1005", "`%s` names register %u; the body has %u, and the op %u operands", info.mnemonic, reg,
+			     body->reg_count, count);
 		fault->operand = i;
 		return false;
 	}
@@ -369,7 +398,8 @@ static int by_name(const void *a, const void *b)
 	return strcmp((*(const struct pp_tensor *const *)a)->name, (*(const struct pp_tensor *const *)b)->name);
 }
 
-static bool check_names(struct pp_arena *arena, const struct pp_program *program, uint32_t *culprit, struct pp_fault *fault)
+static bool check_names(struct pp_arena *arena, const struct pp_program *program, uint32_t *culprit,
+                        struct pp_fault *fault)
 {
 	const struct pp_tensor **sorted = PP_NEW_ARRAY(arena, const struct pp_tensor *, program->tensor_count);
 	for (uint32_t i = 0; i < program->tensor_count; i++)
@@ -382,8 +412,8 @@ static bool check_names(struct pp_arena *arena, const struct pp_program *program
 		const struct pp_tensor *first = sorted[i - 1] < sorted[i] ? sorted[i - 1] : sorted[i];
 		const struct pp_tensor *second = sorted[i - 1] < sorted[i] ? sorted[i] : sorted[i - 1];
 		*culprit = (uint32_t)(second - program->tensors);
-		return fail(fault, "E1007", "tensors %u and %u are both named %.100s: names are unique", (unsigned)(first - program->tensors), *culprit,
-		            first->name);
+		return fail(fault, "E1007", "tensors %u and %u are both named %.100s: names are unique",
+		            (unsigned)(first - program->tensors), *culprit, first->name);
 	}
 	return true;
 }
@@ -393,7 +423,8 @@ static int by_text(const void *a, const void *b)
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static bool check_registers(struct pp_arena *arena, const struct pp_program *program, uint32_t *culprit, struct pp_fault *fault)
+static bool check_registers(struct pp_arena *arena, const struct pp_program *program, uint32_t *culprit,
+                            struct pp_fault *fault)
 {
 	uint32_t most = 1;
 	for (uint32_t b = 0; b < program->body_count; b++)
@@ -421,7 +452,8 @@ static bool check_bodies(const struct pp_program *program, uint32_t *culprit, st
 			if (index == PP_NULL || (program->bodies[index].stage == s && program->bodies[index].phase == phase))
 				continue;
 			*culprit = index;
-			return fail(fault, "E1011", "stage %u names body %u for phase %s, which is for another", s, index, pp_phase_name[phase]);
+			return fail(fault, "E1011", "stage %u names body %u for phase %s, which is for another", s, index,
+			            pp_phase_name[phase]);
 		}
 	for (uint32_t b = 0; b < program->body_count; b++) {
 		const struct pp_body *body = &program->bodies[b];
@@ -429,7 +461,8 @@ static bool check_bodies(const struct pp_program *program, uint32_t *culprit, st
 		if (owned == b)
 			continue;
 		*culprit = b;
-		return fail(fault, "E1007", "stage %u has two bodies for phase %s: %u and %u", body->stage, pp_phase_name[body->phase], owned, b);
+		return fail(fault, "E1007", "stage %u has two bodies for phase %s: %u and %u", body->stage,
+		            pp_phase_name[body->phase], owned, b);
 	}
 	return true;
 }
@@ -438,8 +471,8 @@ static bool check_uses(const struct pp_program *program, struct pp_fault *fault)
 {
 	for (uint32_t i = 1; i < program->use_count; i++)
 		if (program->uses[i].tensor < program->uses[i - 1].tensor)
-			return fail(fault, "E1011", "uses are sorted by tensor, but use %u (tensor %u) comes after tensor %u", i, program->uses[i].tensor,
-			            program->uses[i - 1].tensor);
+			return fail(fault, "E1011", "uses are sorted by tensor, but use %u (tensor %u) comes after tensor %u", i,
+			            program->uses[i].tensor, program->uses[i - 1].tensor);
 	return true;
 }
 
@@ -469,9 +502,11 @@ static bool check_counts(const struct pp_program *program, struct pp_fault *faul
 	return true;
 }
 
-bool pp_check_tables(struct pp_arena *arena, const struct pp_program *program, uint32_t *tensor, uint32_t *body, struct pp_fault *fault)
+bool pp_check_tables(struct pp_arena *arena, const struct pp_program *program, uint32_t *tensor, uint32_t *body,
+                     struct pp_fault *fault)
 {
 	*tensor = *body = PP_NULL;
-	return check_counts(program, fault) && check_names(arena, program, tensor, fault) && check_bodies(program, body, fault) &&
-	       check_registers(arena, program, body, fault) && check_uses(program, fault);
+	return check_counts(program, fault) && check_names(arena, program, tensor, fault) &&
+	       check_bodies(program, body, fault) && check_registers(arena, program, body, fault) &&
+	       check_uses(program, fault);
 }

@@ -1,4 +1,4 @@
-/* Descriptions of the tables and operands of a program. Order of fields = order in text and in image records. */
+/* Descriptions of the tables of a program. Order of fields = order in text and in image records. */
 #include "program_fields.h"
 
 #include <assert.h>
@@ -17,16 +17,36 @@ static const struct pp_field about[] = {
 };
 
 static const struct pp_field grid[] = {
-    {.key = "pp", .kind = PP_FIELD_U32, .offset = offsetof(struct pp_program, ranks), .required = true, .least = 1,
+    {.key = "pp",
+     .kind = PP_FIELD_U32,
+     .offset = offsetof(struct pp_program, ranks),
+     .required = true,
+     .least = 1,
      .most = MOST_RANKS},
-    {.key = "tp", .kind = PP_FIELD_U32, .offset = offsetof(struct pp_program, tp), .least = 1, .most = MOST_RANKS,
+    {.key = "tp",
+     .kind = PP_FIELD_U32,
+     .offset = offsetof(struct pp_program, tp),
+     .least = 1,
+     .most = MOST_RANKS,
      .initial = 1},
-    {.key = "dp", .kind = PP_FIELD_U32, .offset = offsetof(struct pp_program, dp), .least = 1, .most = MOST_RANKS,
+    {.key = "dp",
+     .kind = PP_FIELD_U32,
+     .offset = offsetof(struct pp_program, dp),
+     .least = 1,
+     .most = MOST_RANKS,
      .initial = 1},
-    {.key = "vpp", .kind = PP_FIELD_U32, .offset = offsetof(struct pp_program, vpp), .least = 1, .most = MOST_LAYERS,
+    {.key = "vpp",
+     .kind = PP_FIELD_U32,
+     .offset = offsetof(struct pp_program, vpp),
+     .least = 1,
+     .most = MOST_LAYERS,
      .initial = 1},
-    {.key = "microbatches", .kind = PP_FIELD_U32, .offset = offsetof(struct pp_program, microbatches),
-     .required = true, .least = 1, .most = INT32_MAX},
+    {.key = "microbatches",
+     .kind = PP_FIELD_U32,
+     .offset = offsetof(struct pp_program, microbatches),
+     .required = true,
+     .least = 1,
+     .most = INT32_MAX},
 };
 
 static const struct pp_field device[] = {
@@ -42,29 +62,50 @@ static const struct pp_field device[] = {
 static const struct pp_field cost[] = {
     {.key = "memory_bandwidth", .kind = PP_FIELD_U64, .offset = offsetof(struct pp_cost, memory_bandwidth)},
     {.key = "peak_flops", .kind = PP_FIELD_U64, .offset = offsetof(struct pp_cost, peak_flops), .most = UINT64_MAX},
-    {.key = "pair_permille", .kind = PP_FIELD_U32, .offset = offsetof(struct pp_cost, pair_permille), .most = 1000,
+    {.key = "pair_permille",
+     .kind = PP_FIELD_U32,
+     .offset = offsetof(struct pp_cost, pair_permille),
+     .most = 1000,
      .initial = 1000},
 };
 
 static const struct pp_field train[] = {
-    {.key = "microbatch", .kind = PP_FIELD_U32, .offset = offsetof(struct pp_train, microbatch), .most = UINT32_MAX,
+    {.key = "microbatch",
+     .kind = PP_FIELD_U32,
+     .offset = offsetof(struct pp_train, microbatch),
+     .most = UINT32_MAX,
      .initial = 1},
     {.key = "seq", .kind = PP_FIELD_U32, .offset = offsetof(struct pp_train, seq), .most = UINT32_MAX, .initial = 1},
     {.key = "vocab", .kind = PP_FIELD_U32, .offset = offsetof(struct pp_train, vocab), .most = INT32_MAX},
     {.key = "steps", .kind = PP_FIELD_U64, .offset = offsetof(struct pp_train, steps), .initial = 1},
     {.key = "seed", .kind = PP_FIELD_U64, .offset = offsetof(struct pp_train, seed), .most = UINT64_MAX},
-    {.key = "optimizer", .kind = PP_FIELD_NAME, .offset = offsetof(struct pp_train, optimizer),
-     .names = pp_optimizer_name, .name_count = PP_OPTIMIZER_COUNT},
-    {.key = "mean", .kind = PP_FIELD_NAME, .offset = offsetof(struct pp_train, mean), .names = pp_mean_name,
+    {.key = "optimizer",
+     .kind = PP_FIELD_NAME,
+     .offset = offsetof(struct pp_train, optimizer),
+     .names = pp_optimizer_name,
+     .name_count = PP_OPTIMIZER_COUNT},
+    {.key = "mean",
+     .kind = PP_FIELD_NAME,
+     .offset = offsetof(struct pp_train, mean),
+     .names = pp_mean_name,
      .name_count = PP_MEAN_COUNT},
-    {.key = "data", .kind = PP_FIELD_NAME, .offset = offsetof(struct pp_train, data), .names = pp_data_name,
+    {.key = "data",
+     .kind = PP_FIELD_NAME,
+     .offset = offsetof(struct pp_train, data),
+     .names = pp_data_name,
      .name_count = PP_DATA_COUNT},
-    {.key = "tokens", .kind = PP_FIELD_NAME, .offset = offsetof(struct pp_train, tokens), .names = pp_tokens_name,
+    {.key = "tokens",
+     .kind = PP_FIELD_NAME,
+     .offset = offsetof(struct pp_train, tokens),
+     .names = pp_tokens_name,
      .name_count = PP_TOKENS_COUNT},
     {.key = "path", .kind = PP_FIELD_TEXT, .offset = offsetof(struct pp_train, data_path)},
     {.key = "data_seed", .kind = PP_FIELD_U64, .offset = offsetof(struct pp_train, data_seed), .most = UINT64_MAX},
     {.key = "eval_tail", .kind = PP_FIELD_NUMBER, .offset = offsetof(struct pp_train, eval_tail)},
-    {.key = "lr", .kind = PP_FIELD_NAME, .offset = offsetof(struct pp_train, lr_kind), .names = pp_lr_name,
+    {.key = "lr",
+     .kind = PP_FIELD_NAME,
+     .offset = offsetof(struct pp_train, lr_kind),
+     .names = pp_lr_name,
      .name_count = PP_LR_COUNT},
     {.key = "peak", .kind = PP_FIELD_NUMBER, .offset = offsetof(struct pp_train, lr_peak)},
     {.key = "floor", .kind = PP_FIELD_NUMBER, .offset = offsetof(struct pp_train, lr_floor)},
@@ -81,12 +122,17 @@ static const struct pp_field hyper[] = {
 };
 
 static const struct pp_field stage[] = {
-    {.key = "rank", .kind = PP_FIELD_INDEX, .offset = offsetof(struct pp_stage, rank), .required = true,
+    {.key = "rank",
+     .kind = PP_FIELD_INDEX,
+     .offset = offsetof(struct pp_stage, rank),
+     .required = true,
      .bound = PP_BOUND_RANK},
     {.key = "title", .kind = PP_FIELD_TEXT, .offset = offsetof(struct pp_stage, title)},
     {.key = "layer", .kind = PP_FIELD_U32, .offset = offsetof(struct pp_stage, first_layer), .most = MOST_LAYERS},
     {.key = "layers", .kind = PP_FIELD_U32, .offset = offsetof(struct pp_stage, layer_count), .most = MOST_LAYERS},
-    {.key = "out", .kind = PP_FIELD_PAYLOAD, .offset = offsetof(struct pp_stage, out_count),
+    {.key = "out",
+     .kind = PP_FIELD_PAYLOAD,
+     .offset = offsetof(struct pp_stage, out_count),
      .second = offsetof(struct pp_stage, out_dtype)},
     {.key = "tokens", .kind = PP_FIELD_FLAG, .offset = offsetof(struct pp_stage, loads_tokens)},
     {.key = "labels", .kind = PP_FIELD_FLAG, .offset = offsetof(struct pp_stage, loads_labels)},
@@ -94,81 +140,159 @@ static const struct pp_field stage[] = {
     {.key = "aux", .kind = PP_FIELD_U64, .offset = offsetof(struct pp_stage, aux_bytes)},
     {.key = "ticks", .kind = PP_FIELD_FOUR, .offset = offsetof(struct pp_stage, ticks), .initials = unit_ticks},
     {.key = "flops", .kind = PP_FIELD_FOUR, .offset = offsetof(struct pp_stage, flops), .most = UINT64_MAX},
-    {.kind = PP_FIELD_INDEX, .offset = offsetof(struct pp_stage, body[PP_PHASE_F]), .nullable = true,
-     .bound = PP_BOUND_BODY, .initial = PP_NULL},
-    {.kind = PP_FIELD_INDEX, .offset = offsetof(struct pp_stage, body[PP_PHASE_B]), .nullable = true,
-     .bound = PP_BOUND_BODY, .initial = PP_NULL},
-    {.kind = PP_FIELD_INDEX, .offset = offsetof(struct pp_stage, body[PP_PHASE_I]), .nullable = true,
-     .bound = PP_BOUND_BODY, .initial = PP_NULL},
-    {.kind = PP_FIELD_INDEX, .offset = offsetof(struct pp_stage, body[PP_PHASE_W]), .nullable = true,
-     .bound = PP_BOUND_BODY, .initial = PP_NULL},
+    {.kind = PP_FIELD_INDEX,
+     .offset = offsetof(struct pp_stage, body[PP_PHASE_F]),
+     .nullable = true,
+     .bound = PP_BOUND_BODY,
+     .initial = PP_NULL},
+    {.kind = PP_FIELD_INDEX,
+     .offset = offsetof(struct pp_stage, body[PP_PHASE_B]),
+     .nullable = true,
+     .bound = PP_BOUND_BODY,
+     .initial = PP_NULL},
+    {.kind = PP_FIELD_INDEX,
+     .offset = offsetof(struct pp_stage, body[PP_PHASE_I]),
+     .nullable = true,
+     .bound = PP_BOUND_BODY,
+     .initial = PP_NULL},
+    {.kind = PP_FIELD_INDEX,
+     .offset = offsetof(struct pp_stage, body[PP_PHASE_W]),
+     .nullable = true,
+     .bound = PP_BOUND_BODY,
+     .initial = PP_NULL},
 };
 
 static const struct pp_field tensor[] = {
     {.key = "", .kind = PP_FIELD_WORD, .offset = offsetof(struct pp_tensor, name), .required = true},
-    {.key = "", .kind = PP_FIELD_SHAPE, .offset = offsetof(struct pp_tensor, rows),
-     .second = offsetof(struct pp_tensor, dtype), .third = offsetof(struct pp_tensor, dims), .required = true},
-    {.key = "init", .kind = PP_FIELD_NAME, .offset = offsetof(struct pp_tensor, init), .names = pp_init_name,
+    {.key = "",
+     .kind = PP_FIELD_SHAPE,
+     .offset = offsetof(struct pp_tensor, rows),
+     .second = offsetof(struct pp_tensor, dtype),
+     .third = offsetof(struct pp_tensor, dims),
+     .required = true},
+    {.key = "init",
+     .kind = PP_FIELD_NAME,
+     .offset = offsetof(struct pp_tensor, init),
+     .names = pp_init_name,
      .name_count = PP_INIT_COUNT},
     {.key = "std", .kind = PP_FIELD_NUMBER, .offset = offsetof(struct pp_tensor, std)},
-    {.key = "tp_grad", .kind = PP_FIELD_NAME, .offset = offsetof(struct pp_tensor, tp_grad),
-     .names = pp_tp_grad_name, .name_count = PP_TP_GRAD_COUNT,
+    {.key = "tp_grad",
+     .kind = PP_FIELD_NAME,
+     .offset = offsetof(struct pp_tensor, tp_grad),
+     .names = pp_tp_grad_name,
+     .name_count = PP_TP_GRAD_COUNT,
      .initial = PP_TP_REPLICATED_EQUAL},
     {.key = "shard", .kind = PP_FIELD_U8, .offset = offsetof(struct pp_tensor, shard), .most = 255, .initial = 255},
     {.key = "decay", .kind = PP_FIELD_FLAG, .offset = offsetof(struct pp_tensor, decay)},
 };
 
 static const struct pp_field slot[] = {
-    {.kind = PP_FIELD_NAME, .offset = offsetof(struct pp_slot, class), .names = pp_slot_class_name,
+    {.kind = PP_FIELD_NAME,
+     .offset = offsetof(struct pp_slot, class),
+     .names = pp_slot_class_name,
      .name_count = PP_SLOT_CLASS_COUNT},
     {.key = "bytes", .kind = PP_FIELD_U64, .offset = offsetof(struct pp_slot, bytes), .required = true},
-    {.key = "at", .kind = PP_FIELD_PLACE, .offset = offsetof(struct pp_slot, offset),
+    {.key = "at",
+     .kind = PP_FIELD_PLACE,
+     .offset = offsetof(struct pp_slot, offset),
      .second = offsetof(struct pp_slot, placed)},
-    {.key = "tensor", .kind = PP_FIELD_INDEX, .offset = offsetof(struct pp_slot, tensor), .nullable = true,
-     .letter = 't', .bound = PP_BOUND_TENSOR,
+    {.key = "tensor",
+     .kind = PP_FIELD_INDEX,
+     .offset = offsetof(struct pp_slot, tensor),
+     .nullable = true,
+     .letter = 't',
+     .bound = PP_BOUND_TENSOR,
      .initial = PP_NULL},
 };
 
 static const struct pp_field use[] = {
-    {.key = "", .kind = PP_FIELD_INDEX, .offset = offsetof(struct pp_use, tensor), .required = true, .letter = 't',
+    {.key = "",
+     .kind = PP_FIELD_INDEX,
+     .offset = offsetof(struct pp_use, tensor),
+     .required = true,
+     .letter = 't',
      .bound = PP_BOUND_TENSOR},
-    {.key = "", .kind = PP_FIELD_INDEX, .offset = offsetof(struct pp_use, stage), .required = true, .letter = 's',
+    {.key = "",
+     .kind = PP_FIELD_INDEX,
+     .offset = offsetof(struct pp_use, stage),
+     .required = true,
+     .letter = 's',
      .bound = PP_BOUND_STAGE},
-    {.key = "", .kind = PP_FIELD_SLOT, .offset = offsetof(struct pp_use, weight), .required = true, .nullable = true,
+    {.key = "",
+     .kind = PP_FIELD_SLOT,
+     .offset = offsetof(struct pp_use, weight),
+     .required = true,
+     .nullable = true,
      .names = &pp_slot_class_name[PP_SLOT_WEIGHT]},
-    {.key = "", .kind = PP_FIELD_SLOT, .offset = offsetof(struct pp_use, grad), .required = true, .nullable = true,
+    {.key = "",
+     .kind = PP_FIELD_SLOT,
+     .offset = offsetof(struct pp_use, grad),
+     .required = true,
+     .nullable = true,
      .names = &pp_slot_class_name[PP_SLOT_GRAD]},
 };
 
 static const struct pp_field channel[] = {
-    {.key = "", .kind = PP_FIELD_NAME, .offset = offsetof(struct pp_channel, kind), .required = true,
-     .names = pp_value_name, .name_count = PP_VALUE_COUNT},
-    {.key = "from", .kind = PP_FIELD_INDEX, .offset = offsetof(struct pp_channel, source), .required = true,
+    {.key = "",
+     .kind = PP_FIELD_NAME,
+     .offset = offsetof(struct pp_channel, kind),
+     .required = true,
+     .names = pp_value_name,
+     .name_count = PP_VALUE_COUNT},
+    {.key = "from",
+     .kind = PP_FIELD_INDEX,
+     .offset = offsetof(struct pp_channel, source),
+     .required = true,
      .bound = PP_BOUND_RANK},
-    {.key = "to", .kind = PP_FIELD_INDEX, .offset = offsetof(struct pp_channel, destination), .required = true,
+    {.key = "to",
+     .kind = PP_FIELD_INDEX,
+     .offset = offsetof(struct pp_channel, destination),
+     .required = true,
      .bound = PP_BOUND_RANK},
-    {.key = "depth", .kind = PP_FIELD_U32, .offset = offsetof(struct pp_channel, depth), .least = 1,
-     .most = UINT32_MAX, .initial = 1},
-    {.key = "messages", .kind = PP_FIELD_U32, .offset = offsetof(struct pp_channel, messages), .most = UINT32_MAX,
+    {.key = "depth",
+     .kind = PP_FIELD_U32,
+     .offset = offsetof(struct pp_channel, depth),
+     .least = 1,
+     .most = UINT32_MAX,
+     .initial = 1},
+    {.key = "messages",
+     .kind = PP_FIELD_U32,
+     .offset = offsetof(struct pp_channel, messages),
+     .most = UINT32_MAX,
      .initial = PP_NULL},
     {.key = "latency", .kind = PP_FIELD_U64, .offset = offsetof(struct pp_channel, latency)},
     {.key = "bandwidth", .kind = PP_FIELD_U64, .offset = offsetof(struct pp_channel, bandwidth)},
 };
 
 static const struct pp_field group[] = {
-    {.key = "", .kind = PP_FIELD_NAME, .offset = offsetof(struct pp_group, axis), .required = true,
-     .names = pp_axis_name, .name_count = PP_AXIS_COUNT},
-    {.key = "ranks", .kind = PP_FIELD_RANKS, .offset = offsetof(struct pp_group, members),
-     .second = offsetof(struct pp_group, member_count), .bound = PP_BOUND_RANK},
+    {.key = "",
+     .kind = PP_FIELD_NAME,
+     .offset = offsetof(struct pp_group, axis),
+     .required = true,
+     .names = pp_axis_name,
+     .name_count = PP_AXIS_COUNT},
+    {.key = "ranks",
+     .kind = PP_FIELD_RANKS,
+     .offset = offsetof(struct pp_group, members),
+     .second = offsetof(struct pp_group, member_count),
+     .bound = PP_BOUND_RANK},
     {.key = "latency", .kind = PP_FIELD_U64, .offset = offsetof(struct pp_group, latency)},
     {.key = "bandwidth", .kind = PP_FIELD_U64, .offset = offsetof(struct pp_group, bandwidth)},
 };
 
 static const struct pp_field body[] = {
-    {.key = "", .kind = PP_FIELD_INDEX, .offset = offsetof(struct pp_body, stage), .required = true, .letter = 's',
+    {.key = "",
+     .kind = PP_FIELD_INDEX,
+     .offset = offsetof(struct pp_body, stage),
+     .required = true,
+     .letter = 's',
      .bound = PP_BOUND_STAGE},
-    {.key = "", .kind = PP_FIELD_NAME, .offset = offsetof(struct pp_body, phase), .required = true,
-     .names = pp_phase_name, .name_count = PP_PHASE_COUNT},
+    {.key = "",
+     .kind = PP_FIELD_NAME,
+     .offset = offsetof(struct pp_body, phase),
+     .required = true,
+     .names = pp_phase_name,
+     .name_count = PP_PHASE_COUNT},
     {.key = "work", .kind = PP_FIELD_U64, .offset = offsetof(struct pp_body, work_bytes)},
 };
 
@@ -176,11 +300,20 @@ static const char *const tp_type_name[PP_TYPE_COUNT] = {"R", "P", "S"};
 
 static const struct pp_field reg[] = {
     {.key = "", .kind = PP_FIELD_WORD, .offset = offsetof(struct pp_reg, name), .required = true},
-    {.key = "", .kind = PP_FIELD_BASE, .offset = offsetof(struct pp_reg, base), .second = offsetof(struct pp_reg,
-     slot), .required = true},
-    {.key = "", .kind = PP_FIELD_SHAPE, .offset = offsetof(struct pp_reg, rows), .second = offsetof(struct pp_reg,
-     dtype), .required = true},
-    {.key = "type", .kind = PP_FIELD_NAME, .offset = offsetof(struct pp_reg, type), .names = tp_type_name,
+    {.key = "",
+     .kind = PP_FIELD_BASE,
+     .offset = offsetof(struct pp_reg, base),
+     .second = offsetof(struct pp_reg, slot),
+     .required = true},
+    {.key = "",
+     .kind = PP_FIELD_SHAPE,
+     .offset = offsetof(struct pp_reg, rows),
+     .second = offsetof(struct pp_reg, dtype),
+     .required = true},
+    {.key = "type",
+     .kind = PP_FIELD_NAME,
+     .offset = offsetof(struct pp_reg, type),
+     .names = tp_type_name,
      .name_count = PP_TYPE_COUNT},
     {.key = "shard", .kind = PP_FIELD_U8, .offset = offsetof(struct pp_reg, shard), .most = 255},
     {.key = "at", .kind = PP_FIELD_U64, .offset = offsetof(struct pp_reg, offset)},
@@ -265,53 +398,10 @@ void pp_record_reset(enum pp_record_kind kind, void *record)
 		reset_field(&pp_record_table[kind].fields[i], record);
 }
 
-/* ---- operands ------------------------------------------------------------------------------------ */
+/* ---- bounds ------------------------------------------------------------------------------------------------------ */
 
-
-static const char slot_text[] = "a slot such as stash.7, or `-` for none";
-
-static const struct pp_operand operands[128] = {
-    ['k'] = {.kind = PP_OPERAND_NAME, .offset = offsetof(struct pp_instr, sub), .names = pp_load_name,
-    .name_count = PP_LOAD_COUNT, .what = "a load kind: tokens, labels or tokens+labels"},
-    ['r'] = {.kind = PP_OPERAND_NAME, .offset = offsetof(struct pp_instr, sub), .names = pp_collective_name,
-    .name_count = PP_COLLECTIVE_COUNT, .what = "a collective: allreduce, allgather or reducescatter"},
-    ['u'] = {.kind = PP_OPERAND_NAME, .offset = offsetof(struct pp_instr, sub), .names = pp_optimizer_name,
-    .name_count = PP_OPTIMIZER_COUNT, .what = "an update rule: adamw or sgd"},
-    ['e'] = {.kind = PP_OPERAND_NAME, .offset = offsetof(struct pp_instr, sub), .names = pp_mean_name,
-    .name_count = PP_MEAN_COUNT, .what = "a mean: token_mean or mb_mean"},
-    ['s'] = {.kind = PP_OPERAND_INDEX, .prefix = 's', .bound = PP_BOUND_STAGE, .offset = offsetof(struct pp_instr,
-    stage), .what = "a stage such as s3"},
-    ['m'] = {.kind = PP_OPERAND_INDEX, .prefix = 'm', .bound = PP_BOUND_MICROBATCH,
-    .offset = offsetof(struct pp_instr, mb), .what = "a microbatch such as m5"},
-    ['c'] = {.kind = PP_OPERAND_INDEX, .prefix = 'c', .bound = PP_BOUND_CHANNEL, .offset = offsetof(struct pp_instr,
-    a[0]), .what = "a channel such as c2"},
-    ['q'] = {.kind = PP_OPERAND_INDEX, .prefix = '#', .bound = PP_BOUND_NONE, .offset = offsetof(struct pp_instr,
-    a[1]), .what = "a sequence number such as #5"},
-    ['1'] = {.kind = PP_OPERAND_SLOT, .offset = offsetof(struct pp_instr, a[0]), .what = slot_text},
-    ['2'] = {.kind = PP_OPERAND_SLOT, .offset = offsetof(struct pp_instr, a[1]), .what = slot_text},
-    ['3'] = {.kind = PP_OPERAND_SLOT, .offset = offsetof(struct pp_instr, a[2]), .what = slot_text},
-    ['4'] = {.kind = PP_OPERAND_SLOT, .offset = offsetof(struct pp_instr, a[3]), .what = slot_text},
-    ['t'] = {.kind = PP_OPERAND_PAYLOAD, .offset = offsetof(struct pp_instr, count),
-    .what = "a payload such as f32*4096"},
-    ['K'] = {.kind = PP_OPERAND_INDEX, .prefix = 'k', .bound = PP_BOUND_NONE, .offset = offsetof(struct pp_instr,
-    a[0]), .what = "a collective's number such as k3"},
-    ['G'] = {.kind = PP_OPERAND_INDEX, .prefix = 'g', .bound = PP_BOUND_GROUP, .offset = offsetof(struct pp_instr,
-    a[1]), .what = "a group such as g0"},
-    ['h'] = {.kind = PP_OPERAND_INDEX, .prefix = 'h', .bound = PP_BOUND_HYPER, .offset = offsetof(struct pp_instr,
-    mb), .what = "a hyper-parameter row such as h0"},
-    ['n'] = {.kind = PP_OPERAND_INDEX, .prefix = 't', .bound = PP_BOUND_TENSOR, .offset = offsetof(struct pp_instr,
-    mb), .what = "a tensor such as t17"},
-    ['x'] = {.kind = PP_OPERAND_TEXT, .bound = PP_BOUND_TEXT, .offset = offsetof(struct pp_instr, a[0]),
-    .what = "a text in double quotes"},
-};
-
-const struct pp_operand *pp_operand_of(char letter)
-{
-	return &operands[(unsigned char)letter & 127];
-}
-
-const char *const pp_bound_name[PP_BOUND_COUNT] = {"", "rank", "stage", "microbatch", "tensor", "channel", "group",
- "hyper", "body", "text"};
+const char *const pp_bound_name[PP_BOUND_COUNT] = {"",        "rank",  "stage", "microbatch", "tensor",
+                                                   "channel", "group", "hyper", "body",       "text"};
 
 uint32_t pp_bound_count(const struct pp_program *program, enum pp_bound bound)
 {
@@ -339,53 +429,4 @@ uint32_t pp_bound_count(const struct pp_program *program, enum pp_bound bound)
 		break;
 	}
 	return UINT32_MAX;
-}
-
-struct pp_instr pp_instr_blank(enum pp_op op)
-{
-	struct pp_instr instr = {.op = (uint8_t)op, .a = {PP_NULL, PP_NULL, PP_NULL, PP_NULL}};
-	return instr;
-}
-
-uint32_t pp_op_members(enum pp_op op)
-{
-	uint32_t members = 0;
-	for (const char *letter = pp_op_table[op].signature; *letter; letter++) {
-		const struct pp_operand *operand = pp_operand_of(*letter);
-		if (operand->kind == PP_OPERAND_NAME)
-			members |= PP_USES_SUB;
-		else if (operand->kind == PP_OPERAND_PAYLOAD)
-			members |= PP_USES_PAYLOAD;
-		else if (operand->offset == offsetof(struct pp_instr, stage))
-			members |= PP_USES_STAGE;
-		else if (operand->offset == offsetof(struct pp_instr, mb))
-			members |= PP_USES_MB;
-		else
-			members |= (uint32_t)PP_USES_A0 << (operand->offset - offsetof(struct pp_instr, a)) / sizeof(uint32_t);
-	}
-	return members;
-}
-
-struct pp_instr pp_instr_canonical(const struct pp_instr *instr, uint32_t members)
-{
-	struct pp_instr canonical = *instr;
-	if (!(members & PP_USES_SUB))
-		canonical.sub = 0;
-	if (!(members & PP_USES_STAGE))
-		canonical.stage = 0;
-	if (!(members & PP_USES_MB))
-		canonical.mb = 0;
-	if (!(members & PP_USES_PAYLOAD)) {
-		canonical.dtype = 0;
-		canonical.count = 0;
-	}
-	for (unsigned i = 0; i < 4; i++)
-		if (!(members & (uint32_t)PP_USES_A0 << i))
-			canonical.a[i] = PP_NULL;
-	return canonical;
-}
-
-bool pp_op_is_post(enum pp_op op)
-{
-	return op == PP_OP_SEND || op == PP_OP_RECV || op == PP_OP_COLL;
 }

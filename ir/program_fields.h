@@ -29,8 +29,17 @@ enum pp_field_kind {
 
 /* What an index must be below. */
 enum pp_bound {
-	PP_BOUND_NONE, PP_BOUND_RANK, PP_BOUND_STAGE, PP_BOUND_MICROBATCH, PP_BOUND_TENSOR, PP_BOUND_CHANNEL, PP_BOUND_GROUP,
-	PP_BOUND_HYPER, PP_BOUND_BODY, PP_BOUND_TEXT, PP_BOUND_COUNT
+	PP_BOUND_NONE,
+	PP_BOUND_RANK,
+	PP_BOUND_STAGE,
+	PP_BOUND_MICROBATCH,
+	PP_BOUND_TENSOR,
+	PP_BOUND_CHANNEL,
+	PP_BOUND_GROUP,
+	PP_BOUND_HYPER,
+	PP_BOUND_BODY,
+	PP_BOUND_TEXT,
+	PP_BOUND_COUNT
 };
 
 struct pp_field {
@@ -38,8 +47,8 @@ struct pp_field {
 	enum pp_field_kind kind;
 	uint16_t offset, second, third;
 	bool required, nullable;
-	char letter;          /* PP_FIELD_INDEX: prefix in text, 0: none */
-	enum pp_bound bound;  /* PP_FIELD_INDEX */
+	char letter;         /* PP_FIELD_INDEX: prefix in text, 0: none */
+	enum pp_bound bound; /* PP_FIELD_INDEX */
 	const char *const *names;
 	uint32_t name_count;
 	uint64_t least, most;     /* whole numbers; most 0: 2^53, exact in any JSON reader */
@@ -48,8 +57,20 @@ struct pp_field {
 };
 
 enum pp_record_kind {
-	PP_RECORD_ABOUT, PP_RECORD_GRID, PP_RECORD_DEVICE, PP_RECORD_COST, PP_RECORD_TRAIN, PP_RECORD_HYPER, PP_RECORD_STAGE,
-	PP_RECORD_TENSOR, PP_RECORD_SLOT, PP_RECORD_USE, PP_RECORD_CHANNEL, PP_RECORD_GROUP, PP_RECORD_BODY, PP_RECORD_REG,
+	PP_RECORD_ABOUT,
+	PP_RECORD_GRID,
+	PP_RECORD_DEVICE,
+	PP_RECORD_COST,
+	PP_RECORD_TRAIN,
+	PP_RECORD_HYPER,
+	PP_RECORD_STAGE,
+	PP_RECORD_TENSOR,
+	PP_RECORD_SLOT,
+	PP_RECORD_USE,
+	PP_RECORD_CHANNEL,
+	PP_RECORD_GROUP,
+	PP_RECORD_BODY,
+	PP_RECORD_REG,
 	PP_RECORD_COUNT
 };
 
@@ -65,22 +86,6 @@ extern const struct pp_record pp_record_table[PP_RECORD_COUNT];
 
 /* Set all fields to their initial values. */
 void pp_record_reset(enum pp_record_kind kind, void *record);
-
-/* Operands of stream instructions, by the letters of ops.def's signatures. */
-enum pp_operand_kind { PP_OPERAND_NONE, PP_OPERAND_NAME, PP_OPERAND_INDEX, PP_OPERAND_SLOT, PP_OPERAND_PAYLOAD, PP_OPERAND_TEXT };
-
-struct pp_operand {
-	enum pp_operand_kind kind;
-	char prefix;         /* PP_OPERAND_INDEX: s m c # k g h t */
-	enum pp_bound bound; /* PP_OPERAND_INDEX, PP_OPERAND_TEXT */
-	uint8_t offset;      /* within struct pp_instr */
-	const char *const *names;
-	uint32_t name_count;
-	const char *what; /* "a stage such as s3" */
-};
-
-/* The operand of a signature letter. */
-const struct pp_operand *pp_operand_of(char letter);
 
 extern const char *const pp_bound_name[PP_BOUND_COUNT]; /* "", "rank", "stage", … */
 uint32_t pp_bound_count(const struct pp_program *program, enum pp_bound bound);
@@ -120,18 +125,5 @@ static inline bool *pp_member_flag(const void *record, uint32_t offset)
 {
 	return (bool *)(void *)pp_member_u8(record, offset);
 }
-
-/* Instruction with every unused field at its resting value: 0, slots PP_NULL. */
-struct pp_instr pp_instr_blank(enum pp_op op);
-
-/* Which members the signature of an op uses: bits of enum pp_instr_member. */
-enum pp_instr_member { PP_USES_SUB = 1, PP_USES_STAGE = 2, PP_USES_MB = 4, PP_USES_PAYLOAD = 8, PP_USES_A0 = 16 /* << i for a[i] */ };
-uint32_t pp_op_members(enum pp_op op);
-
-/* The same instruction with every member that `members` does not name at its resting value. */
-struct pp_instr pp_instr_canonical(const struct pp_instr *instr, uint32_t members);
-
-/* Whether an op is a post (send, recv, coll), which may carry a position in G. */
-bool pp_op_is_post(enum pp_op op);
 
 #endif

@@ -1,6 +1,6 @@
 /* Programs as text (`.pps`). requires: indices in range. ensures: reading the text gives the same program, and printing
  * that the same text. Everything follows program_fields.c and the signatures of ops.def; nothing here knows an op. */
-#include "program_fields.h"
+#include "operands.h"
 #include "program_text.h"
 #include "text_write.h"
 
@@ -112,7 +112,8 @@ static void print_shape(struct pp_writer *w, const struct pp_field *field, const
 	}
 }
 
-static void print_value(struct pp_writer *w, const struct pp_field *field, const void *record, const struct pp_rank *rank)
+static void print_value(struct pp_writer *w, const struct pp_field *field, const void *record,
+                        const struct pp_rank *rank)
 {
 	const uint32_t *u32 = pp_member_u32(record, field->offset);
 	switch (field->kind) {
@@ -272,7 +273,8 @@ static void print_source(struct pp_writer *w, const struct pp_program *program)
 
 /* ---- bodies --------------------------------------------------------------------------------------- */
 
-static void print_body_operands(struct pp_writer *w, const struct pp_body *body, const uint32_t *operands, unsigned count)
+static void print_body_operands(struct pp_writer *w, const struct pp_body *body, const uint32_t *operands,
+                                unsigned count)
 {
 	for (unsigned i = 0; i < count; i++) {
 		pp_write_char(w, ' ');
@@ -321,8 +323,8 @@ static void print_bodies(struct pp_writer *w, const struct pp_program *program)
 
 /* ---- streams -------------------------------------------------------------------------------------- */
 
-static void print_operand(struct pp_writer *w, const struct pp_program *program, const struct pp_rank *rank, const struct pp_instr *instr,
-                          const struct pp_operand *operand)
+static void print_operand(struct pp_writer *w, const struct pp_program *program, const struct pp_rank *rank,
+                          const struct pp_instr *instr, const struct pp_operand *operand)
 {
 	const uint32_t *value = pp_member_u32(instr, operand->offset);
 	switch (operand->kind) {
@@ -347,7 +349,8 @@ static void print_operand(struct pp_writer *w, const struct pp_program *program,
 	}
 }
 
-static void print_instr(struct pp_writer *w, const struct pp_program *program, const struct pp_rank *rank, const struct pp_instr *instr)
+static void print_instr(struct pp_writer *w, const struct pp_program *program, const struct pp_rank *rank,
+                        const struct pp_instr *instr)
 {
 	const struct pp_op_info *info = &pp_op_table[instr->op];
 	pp_write_text(w, info->mnemonic);
@@ -361,7 +364,8 @@ static void print_instr(struct pp_writer *w, const struct pp_program *program, c
 		pp_write_text(w, " pair");
 }
 
-static void print_stream(struct pp_writer *w, const struct pp_program *program, uint32_t rank, const struct pp_stream *stream)
+static void print_stream(struct pp_writer *w, const struct pp_program *program, uint32_t rank,
+                         const struct pp_stream *stream)
 {
 	pp_write_text(w, "  rank ");
 	pp_write_uint(w, rank);

@@ -11,7 +11,8 @@
 static void read_single(struct pp_reader *reader, enum pp_record_kind kind, void *record, bool *seen)
 {
 	if (*seen) {
-		pp_error(reader->diag, "E1007", pp_scan_line_span(&reader->scan), "there is a second `%s` line", pp_record_table[kind].word);
+		pp_error(reader->diag, "E1007", pp_scan_line_span(&reader->scan), "there is a second `%s` line",
+		         pp_record_table[kind].word);
 		return;
 	}
 	*seen = true;
@@ -41,14 +42,16 @@ static bool read_head(struct pp_reader *reader, enum pp_record_kind kind, size_t
 	const struct pp_record *shape = &pp_record_table[kind];
 	struct pp_word word = pp_scan_word(&reader->scan);
 	uint32_t number;
-	const char *expected = pp_arena_printf(reader->arena, "the number of this %s: %c%zu", shape->word, shape->letter, next);
+	const char *expected =
+	    pp_arena_printf(reader->arena, "the number of this %s: %c%zu", shape->word, shape->letter, next);
 	if (!pp_read_number_word(reader, word, shape->letter, expected, &number))
 		return false;
 	if (number == next || reader->misnumbered[kind])
 		return true;
 	reader->misnumbered[kind] = true;
-	pp_error(reader->diag, "E1007", pp_scan_span(&reader->scan, word), "%s lines are numbered in order: expected %c%zu, found %s", shape->word,
-	         shape->letter, next, pp_word_show(reader->arena, word));
+	pp_error(reader->diag, "E1007", pp_scan_span(&reader->scan, word),
+	         "%s lines are numbered in order: expected %c%zu, found %s", shape->word, shape->letter, next,
+	         pp_word_show(reader->arena, word));
 	return false;
 }
 
@@ -87,7 +90,8 @@ static void read_tensor(struct pp_reader *reader)
 	struct pp_tensor *tensor = read_record(reader, PP_RECORD_TENSOR, &reader->tensors, false, &ok);
 	if (!tensor->name)
 		tensor->name = "";
-	*(struct pp_span *)pp_list_push(reader->arena, &reader->tensor_spans, sizeof(struct pp_span)) = pp_scan_line_span(&reader->scan);
+	*(struct pp_span *)pp_list_push(reader->arena, &reader->tensor_spans, sizeof(struct pp_span)) =
+	    pp_scan_line_span(&reader->scan);
 	reader->program->tensors = reader->tensors.items;
 	reader->program->tensor_count = (uint32_t)reader->tensors.count;
 }
@@ -124,8 +128,8 @@ static bool read_rank_number(struct pp_reader *reader, uint32_t *rank)
 		return false;
 	if (*rank < reader->program->ranks)
 		return true;
-	pp_error(reader->diag, "E1005", pp_scan_span(&reader->scan, word), "there is no rank %u: `grid` says %u, so 0..%u", *rank, reader->program->ranks,
-	         reader->program->ranks - 1);
+	pp_error(reader->diag, "E1005", pp_scan_span(&reader->scan, word), "there is no rank %u: `grid` says %u, so 0..%u",
+	         *rank, reader->program->ranks, reader->program->ranks - 1);
 	return false;
 }
 
@@ -135,7 +139,8 @@ static void read_device(struct pp_reader *reader)
 	if (!read_rank_number(reader, &rank))
 		return;
 	if (reader->device_seen[rank])
-		pp_error(reader->diag, "E1007", pp_scan_line_span(&reader->scan), "there is a second `device` line for rank %u", rank);
+		pp_error(reader->diag, "E1007", pp_scan_line_span(&reader->scan), "there is a second `device` line for rank %u",
+		         rank);
 	else if (pp_read_fields(reader, PP_RECORD_DEVICE, &reader->program->rank[rank], 0, false))
 		reader->device_seen[rank] = true;
 }
@@ -155,7 +160,8 @@ static bool read_slot_range(struct pp_reader *reader, uint32_t rank, uint8_t *cl
 		return false;
 	}
 	struct pp_word name = {word.text, (uint32_t)(dot - word.text)};
-	int found = pp_read_name_word(reader, name, pp_slot_class_name, PP_SLOT_CLASS_COUNT, "a slot class: recv, out, stash, aux, weight, grad, …");
+	int found = pp_read_name_word(reader, name, pp_slot_class_name, PP_SLOT_CLASS_COUNT,
+	                              "a slot class: recv, out, stash, aux, weight, grad, …");
 	if (found < 0)
 		return false;
 	*class = (uint8_t)found;
@@ -166,7 +172,8 @@ static bool read_slot_range(struct pp_reader *reader, uint32_t rank, uint8_t *cl
 	bool ok = pp_word_uint(dot + 1, (uint32_t)(stop - dot - 1), &first);
 	last = first;
 	if (ok && stop < end)
-		ok = end - stop > 2 && stop[1] == '.' && pp_word_uint(stop + 2, (uint32_t)(end - stop - 2), &last) && last >= first;
+		ok = end - stop > 2 && stop[1] == '.' && pp_word_uint(stop + 2, (uint32_t)(end - stop - 2), &last) &&
+		     last >= first;
 	if (!ok) {
 		pp_expected(reader, word, expected);
 		return false;
@@ -176,7 +183,8 @@ static bool read_slot_range(struct pp_reader *reader, uint32_t rank, uint8_t *cl
 		return true;
 	}
 	pp_error(reader->diag, first == next ? "E1004" : "E1007", pp_scan_span(&reader->scan, word),
-	         first == next ? "a slot line makes at most 256 slots (rank %u, from %llu)" : "slots of rank %u are numbered in order: expected number %llu",
+	         first == next ? "a slot line makes at most 256 slots (rank %u, from %llu)"
+	                       : "slots of rank %u are numbered in order: expected number %llu",
 	         rank, (unsigned long long)next);
 	return false;
 }
@@ -199,7 +207,8 @@ static void read_slot(struct pp_reader *reader)
 		return;
 	bool ok = pp_read_fields(reader, PP_RECORD_SLOT, &slot, rank, false);
 	if (ok && slot.placed && count > 1) {
-		pp_error(reader->diag, "E1003", pp_scan_line_span(&reader->scan), "`at` places one slot: write one line for each of these %u", count);
+		pp_error(reader->diag, "E1003", pp_scan_line_span(&reader->scan),
+		         "`at` places one slot: write one line for each of these %u", count);
 		ok = false;
 	}
 	if (!ok)
@@ -301,7 +310,8 @@ static void read_program(struct pp_reader *reader)
 	if (name.length == 0 || pp_word_is(name, "{") || name.text[0] == '"')
 		pp_expected(reader, name, "the name of the program, such as train");
 	else if (reader->programs.count >= PP_MOST_PROGRAMS)
-		pp_error(reader->diag, "E1004", pp_scan_line_span(&reader->scan), "there are over %d programs", PP_MOST_PROGRAMS);
+		pp_error(reader->diag, "E1004", pp_scan_line_span(&reader->scan), "there are over %d programs",
+		         PP_MOST_PROGRAMS);
 	else if (read_brace(reader)) {
 		struct pp_named_program *named = pp_list_push(reader->arena, &reader->programs, sizeof *named);
 		named->name = pp_arena_copy(reader->arena, name.text, name.length);
@@ -369,10 +379,11 @@ static const struct {
 	void (*read)(struct pp_reader *);
 	bool after_grid;
 } lines[] = {
-    {"about", read_about, false},  {"grid", read_grid, false},    {"device", read_device, true},   {"cost", read_cost, false},
-    {"train", read_train, false},  {"hyper", read_hyper, false},  {"stage", read_stage, true},     {"tensor", read_tensor, false},
-    {"slot", read_slot, true},     {"use", read_use, true},       {"channel", read_channel, true}, {"group", read_group, true},
-    {"body", read_body, true},     {"source", read_source, false}, {"program", read_program, true},
+    {"about", read_about, false}, {"grid", read_grid, false},      {"device", read_device, true},
+    {"cost", read_cost, false},   {"train", read_train, false},    {"hyper", read_hyper, false},
+    {"stage", read_stage, true},  {"tensor", read_tensor, false},  {"slot", read_slot, true},
+    {"use", read_use, true},      {"channel", read_channel, true}, {"group", read_group, true},
+    {"body", read_body, true},    {"source", read_source, false},  {"program", read_program, true},
 };
 enum { LINE_COUNT = sizeof lines / sizeof lines[0] };
 
@@ -380,8 +391,9 @@ static void unknown_line(struct pp_reader *reader, struct pp_word word)
 {
 	for (unsigned op = 0; op < PP_OP_COUNT; op++)
 		if (pp_word_is(word, pp_op_table[op].mnemonic)) {
-			struct pp_message *message = pp_error(reader->diag, "E1010", pp_scan_span(&reader->scan, word), "instruction %s stands outside of a stream",
-			                                      pp_word_show(reader->arena, word));
+			struct pp_message *message =
+			    pp_error(reader->diag, "E1010", pp_scan_span(&reader->scan, word),
+			             "instruction %s stands outside of a stream", pp_word_show(reader->arena, word));
 			pp_help(message, "write it inside `program train {` and `rank N {`");
 			return;
 		}
@@ -401,8 +413,8 @@ static bool read_line(struct pp_reader *reader)
 		if (!pp_word_is(word, lines[i].word))
 			continue;
 		if (lines[i].after_grid && !reader->grid_seen) {
-			struct pp_message *message =
-			    pp_error(reader->diag, "E1008", pp_scan_span(&reader->scan, word), "`%s` comes before the `grid` line", lines[i].word);
+			struct pp_message *message = pp_error(reader->diag, "E1008", pp_scan_span(&reader->scan, word),
+			                                      "`%s` comes before the `grid` line", lines[i].word);
 			pp_help(message, "begin with `grid pp 4 microbatches 8`");
 			return false;
 		}
@@ -420,15 +432,17 @@ static bool read_version(struct pp_reader *reader)
 	struct pp_word magic = line ? pp_scan_word(&reader->scan) : (struct pp_word){reader->scan.at, 0};
 	struct pp_word number = line ? pp_scan_word(&reader->scan) : magic;
 	if (!pp_word_is(magic, "pps") || !pp_word_uint(number.text, number.length, &version)) {
-		struct pp_message *message = pp_error(reader->diag, "E1001", pp_scan_span(&reader->scan, magic), "this is no program text: it begins with %s",
-		                                      pp_word_show(reader->arena, magic));
+		struct pp_message *message =
+		    pp_error(reader->diag, "E1001", pp_scan_span(&reader->scan, magic),
+		             "this is no program text: it begins with %s", pp_word_show(reader->arena, magic));
 		pp_help(message, "the first line of a .pps file is `pps 1`");
 		return false;
 	}
 	if (version == 1)
 		return pp_read_line_end(reader);
 	struct pp_message *message =
-	    pp_error(reader->diag, "E1001", pp_scan_span(&reader->scan, number), "this is version %s of the program text", pp_word_show(reader->arena, number));
+	    pp_error(reader->diag, "E1001", pp_scan_span(&reader->scan, number), "this is version %s of the program text",
+	             pp_word_show(reader->arena, number));
 	pp_help(message, "this tool reads version 1");
 	return false;
 }
@@ -454,7 +468,8 @@ static bool finish(struct pp_reader *reader)
 	struct pp_fault fault;
 	uint32_t tensor, body;
 	if (!reader->grid_seen && pp_diag_errors(reader->diag) == reader->errors_before)
-		pp_help(pp_error(reader->diag, "E1008", PP_NO_SPAN, "%s has no `grid` line", reader->scan.source->name), "write `grid pp 4 microbatches 8`");
+		pp_help(pp_error(reader->diag, "E1008", PP_NO_SPAN, "%s has no `grid` line", reader->scan.source->name),
+		        "write `grid pp 4 microbatches 8`");
 	if (pp_diag_errors(reader->diag) != reader->errors_before)
 		return false;
 	if (!pp_check_tables(reader->arena, program, &tensor, &body, &fault)) {

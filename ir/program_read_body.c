@@ -37,7 +37,8 @@ static bool add_name(struct pp_reader *reader, struct pp_names *names, const cha
 		grow_names(reader, names);
 	struct pp_name_slot *slot = find_name(names, (struct pp_word){name, (uint32_t)strlen(name)});
 	if (slot->name) {
-		pp_error(reader->diag, "E1007", pp_scan_line_span(&reader->scan), "this body has two registers named %.60s", name);
+		pp_error(reader->diag, "E1007", pp_scan_line_span(&reader->scan), "this body has two registers named %.60s",
+		         name);
 		return false;
 	}
 	*slot = (struct pp_name_slot){name, index};
@@ -47,7 +48,8 @@ static bool add_name(struct pp_reader *reader, struct pp_names *names, const cha
 
 /* ---- lines ------------------------------------------------------------------------------------------ */
 
-static void read_reg(struct pp_reader *reader, struct pp_body *body, struct pp_list *regs, struct pp_names *names, uint32_t rank)
+static void read_reg(struct pp_reader *reader, struct pp_body *body, struct pp_list *regs, struct pp_names *names,
+                     uint32_t rank)
 {
 	struct pp_reg *reg = pp_list_push(reader->arena, regs, sizeof(struct pp_reg));
 	pp_record_reset(PP_RECORD_REG, reg);
@@ -72,7 +74,8 @@ static bool read_operands(struct pp_reader *reader, const struct pp_names *names
 		if (word.length == 0 || pp_word_is(word, "->"))
 			pp_expected(reader, word, "a register, or `-` for none");
 		else
-			pp_help(pp_error(reader->diag, "E1005", pp_scan_span(&reader->scan, word), "this body has no register %s", pp_word_show(reader->arena, word)),
+			pp_help(pp_error(reader->diag, "E1005", pp_scan_span(&reader->scan, word), "this body has no register %s",
+			                 pp_word_show(reader->arena, word)),
 			        "declare it above: `reg NAME BASE SHAPE`");
 		return false;
 	}
@@ -107,7 +110,8 @@ static enum pp_body_op find_op(struct pp_reader *reader, struct pp_word word)
 	return op;
 }
 
-static void read_instr(struct pp_reader *reader, struct pp_body *body, struct pp_list *items, const struct pp_names *names, struct pp_word mnemonic)
+static void read_instr(struct pp_reader *reader, struct pp_body *body, struct pp_list *items,
+                       const struct pp_names *names, struct pp_word mnemonic)
 {
 	struct pp_body_instr instr = {0};
 	memset(instr.operand, 0xff, sizeof instr.operand);
@@ -121,12 +125,14 @@ static void read_instr(struct pp_reader *reader, struct pp_body *body, struct pp
 	if (info.output_count) {
 		struct pp_word arrow = pp_scan_word(&reader->scan);
 		if (!pp_word_is(arrow, "->")) {
-			pp_expected(reader, arrow, pp_arena_printf(reader->arena, "`->` and the outputs: %s %s -> %s", info.mnemonic, info.inputs, info.outputs));
+			pp_expected(reader, arrow,
+			            pp_arena_printf(reader->arena, "`->` and the outputs: %s %s -> %s", info.mnemonic, info.inputs,
+			                            info.outputs));
 			return;
 		}
 	}
-	if (!read_operands(reader, names, instr.operand + info.input_count, info.output_count) || !read_immediates(reader, &info, instr.imm) ||
-	    !pp_read_line_end(reader))
+	if (!read_operands(reader, names, instr.operand + info.input_count, info.output_count) ||
+	    !read_immediates(reader, &info, instr.imm) || !pp_read_line_end(reader))
 		return;
 	struct pp_fault fault;
 	if (!pp_check_body_instr(body, &instr, &fault)) {

@@ -11,7 +11,8 @@ void *pp_list_push(struct pp_arena *arena, struct pp_list *list, size_t size)
 
 struct pp_message *pp_expected(struct pp_reader *reader, struct pp_word found, const char *expected)
 {
-	return pp_error(reader->diag, "E1003", pp_scan_span(&reader->scan, found), "expected %s, found %s", expected, pp_word_show(reader->arena, found));
+	return pp_error(reader->diag, "E1003", pp_scan_span(&reader->scan, found), "expected %s, found %s", expected,
+	                pp_word_show(reader->arena, found));
 }
 
 void pp_reader_fault(struct pp_reader *reader, struct pp_span span, const struct pp_fault *fault)
@@ -21,11 +22,13 @@ void pp_reader_fault(struct pp_reader *reader, struct pp_span span, const struct
 		pp_help(message, "%s", fault->help);
 }
 
-void pp_unknown_word(struct pp_reader *reader, struct pp_word word, const char *what, const char *const *known, uint32_t count)
+void pp_unknown_word(struct pp_reader *reader, struct pp_word word, const char *what, const char *const *known,
+                     uint32_t count)
 {
-	struct pp_message *message =
-	    pp_error(reader->diag, "E1002", pp_scan_span(&reader->scan, word), "unknown %s %s", what, pp_word_show(reader->arena, word));
-	const char *nearest = word.length < 64 ? pp_nearest(pp_arena_copy(reader->arena, word.text, word.length), known, count) : NULL;
+	struct pp_message *message = pp_error(reader->diag, "E1002", pp_scan_span(&reader->scan, word), "unknown %s %s",
+	                                      what, pp_word_show(reader->arena, word));
+	const char *nearest =
+	    word.length < 64 ? pp_nearest(pp_arena_copy(reader->arena, word.text, word.length), known, count) : NULL;
 	if (nearest)
 		pp_help(message, "did you mean `%s`?", nearest);
 }
@@ -39,7 +42,8 @@ bool pp_read_line_end(struct pp_reader *reader)
 	return false;
 }
 
-bool pp_read_number_word(struct pp_reader *reader, struct pp_word word, char letter, const char *expected, uint32_t *value)
+bool pp_read_number_word(struct pp_reader *reader, struct pp_word word, char letter, const char *expected,
+                         uint32_t *value)
 {
 	uint32_t skip = letter && word.length && word.text[0] == letter;
 	uint64_t number;
@@ -48,20 +52,23 @@ bool pp_read_number_word(struct pp_reader *reader, struct pp_word word, char let
 		return false;
 	}
 	if (number >= PP_NULL) {
-		pp_error(reader->diag, "E1004", pp_scan_span(&reader->scan, word), "%s is too large: at most %u", pp_word_show(reader->arena, word), PP_NULL - 1);
+		pp_error(reader->diag, "E1004", pp_scan_span(&reader->scan, word), "%s is too large: at most %u",
+		         pp_word_show(reader->arena, word), PP_NULL - 1);
 		return false;
 	}
 	*value = (uint32_t)number;
 	return true;
 }
 
-int pp_read_name_word(struct pp_reader *reader, struct pp_word word, const char *const *names, uint32_t count, const char *expected)
+int pp_read_name_word(struct pp_reader *reader, struct pp_word word, const char *const *names, uint32_t count,
+                      const char *expected)
 {
 	for (uint32_t i = 0; i < count; i++)
 		if (pp_word_is(word, names[i]))
 			return (int)i;
 	struct pp_message *message = pp_expected(reader, word, expected);
-	const char *nearest = word.length < 64 ? pp_nearest(pp_arena_copy(reader->arena, word.text, word.length), names, count) : NULL;
+	const char *nearest =
+	    word.length < 64 ? pp_nearest(pp_arena_copy(reader->arena, word.text, word.length), names, count) : NULL;
 	if (nearest)
 		pp_help(message, "did you mean `%s`?", nearest);
 	return -1;
@@ -77,13 +84,16 @@ static bool slot_class_mismatch(struct pp_reader *reader, uint32_t rank, struct 
 		struct pp_message *message =
 		    pp_error(reader->diag, "E1005", span, "rank %u has no slot %s", rank, pp_word_show(reader->arena, word));
 		if (owner->slot_count)
-			pp_help(message, "its slots are 0..%u; declare more with `slot %u CLASS.NUMBER bytes N`", owner->slot_count - 1, rank);
+			pp_help(message, "its slots are 0..%u; declare more with `slot %u CLASS.NUMBER bytes N`",
+			        owner->slot_count - 1, rank);
 		else
-			pp_help(message, "declare it before the program: `slot %u %.*s bytes N`", rank, (int)word.length, word.text);
+			pp_help(message, "declare it before the program: `slot %u %.*s bytes N`", rank, (int)word.length,
+			        word.text);
 		return false;
 	}
-	struct pp_message *message = pp_error(reader->diag, "E1006", span, "slot %u of rank %u is of class %s, not %s", slot, rank,
-	                                      pp_slot_class_name[owner->slots[slot].class], pp_word_show(reader->arena, word));
+	struct pp_message *message =
+	    pp_error(reader->diag, "E1006", span, "slot %u of rank %u is of class %s, not %s", slot, rank,
+	             pp_slot_class_name[owner->slots[slot].class], pp_word_show(reader->arena, word));
 	pp_help(message, "write `%s.%u`, or name another slot", pp_slot_class_name[owner->slots[slot].class], slot);
 	return false;
 }
@@ -106,13 +116,15 @@ bool pp_read_slot_word(struct pp_reader *reader, uint32_t rank, struct pp_word w
 		*slot = (uint32_t)number;
 		return true;
 	}
-	if (pp_read_name_word(reader, class, pp_slot_class_name, PP_SLOT_CLASS_COUNT, "a slot class: recv, out, stash, aux, weight, grad, …") < 0)
+	if (pp_read_name_word(reader, class, pp_slot_class_name, PP_SLOT_CLASS_COUNT,
+	                      "a slot class: recv, out, stash, aux, weight, grad, …") < 0)
 		return false;
 	return slot_class_mismatch(reader, rank, word, number < PP_NULL ? (uint32_t)number : PP_NULL);
 }
 
 /* Splits dtype*rest. */
-static bool split_dtype(struct pp_reader *reader, struct pp_word word, const char *expected, uint8_t *dtype, struct pp_word *rest)
+static bool split_dtype(struct pp_reader *reader, struct pp_word word, const char *expected, uint8_t *dtype,
+                        struct pp_word *rest)
 {
 	const char *star = memchr(word.text, '*', word.length);
 	if (!star) {
@@ -128,7 +140,8 @@ static bool split_dtype(struct pp_reader *reader, struct pp_word word, const cha
 	return true;
 }
 
-static bool read_extent(struct pp_reader *reader, struct pp_word whole, struct pp_word digits, const char *expected, uint32_t *value)
+static bool read_extent(struct pp_reader *reader, struct pp_word whole, struct pp_word digits, const char *expected,
+                        uint32_t *value)
 {
 	uint64_t number;
 	if (!pp_word_uint(digits.text, digits.length, &number)) {
@@ -138,7 +151,8 @@ static bool read_extent(struct pp_reader *reader, struct pp_word whole, struct p
 	*value = (uint32_t)number;
 	if (number <= UINT32_MAX)
 		return true;
-	pp_error(reader->diag, "E1004", pp_scan_span(&reader->scan, whole), "%s is too large: at most 4294967295 elements", pp_word_show(reader->arena, whole));
+	pp_error(reader->diag, "E1004", pp_scan_span(&reader->scan, whole), "%s is too large: at most 4294967295 elements",
+	         pp_word_show(reader->arena, whole));
 	return false;
 }
 
@@ -163,10 +177,12 @@ static bool read_shape(struct pp_reader *reader, const struct pp_field *field, v
 		*pp_member_u8(record, field->third) = cross ? 2 : 1;
 	if (!read_extent(reader, word, rows, expected, &shape[0]))
 		return false;
-	return !cross || read_extent(reader, word, (struct pp_word){cross + 1, rest.length - rows.length - 1}, expected, &shape[1]);
+	return !cross ||
+	       read_extent(reader, word, (struct pp_word){cross + 1, rest.length - rows.length - 1}, expected, &shape[1]);
 }
 
-static bool read_base(struct pp_reader *reader, const struct pp_field *field, void *record, uint32_t rank, struct pp_word word)
+static bool read_base(struct pp_reader *reader, const struct pp_field *field, void *record, uint32_t rank,
+                      struct pp_word word)
 {
 	static const char expected[] = "a base: in, aux, out, stash, dout, din, work, loss, weight.N or grad.N";
 	const char *dot = memchr(word.text, '.', word.length);
@@ -202,12 +218,14 @@ static bool read_ranks(struct pp_reader *reader, const struct pp_field *field, v
 			return false;
 		}
 		if (last >= reader->program->ranks) {
-			pp_error(reader->diag, "E1005", pp_scan_span(&reader->scan, word), "there is no rank %llu: `grid` says %u, so 0..%u",
-			         (unsigned long long)last, reader->program->ranks, reader->program->ranks - 1);
+			pp_error(reader->diag, "E1005", pp_scan_span(&reader->scan, word),
+			         "there is no rank %llu: `grid` says %u, so 0..%u", (unsigned long long)last,
+			         reader->program->ranks, reader->program->ranks - 1);
 			return false;
 		}
 		if ((reader->members += last - first + 1) > PP_MOST_MEMBERS) {
-			pp_error(reader->diag, "E1004", pp_scan_span(&reader->scan, word), "groups list over %d ranks altogether", PP_MOST_MEMBERS);
+			pp_error(reader->diag, "E1004", pp_scan_span(&reader->scan, word), "groups list over %d ranks altogether",
+			         PP_MOST_MEMBERS);
 			return false;
 		}
 		for (uint64_t rank = first; rank <= last; rank++)
@@ -237,8 +255,8 @@ static bool read_whole(struct pp_reader *reader, struct pp_word word, uint64_t m
 	}
 	if (pp_word_uint(word.text, word.length, value) && *value <= most)
 		return true;
-	pp_error(reader->diag, "E1004", pp_scan_span(&reader->scan, word), "%s is too large: at most %llu", pp_word_show(reader->arena, word),
-	         (unsigned long long)most);
+	pp_error(reader->diag, "E1004", pp_scan_span(&reader->scan, word), "%s is too large: at most %llu",
+	         pp_word_show(reader->arena, word), (unsigned long long)most);
 	return false;
 }
 
@@ -251,7 +269,8 @@ static bool read_text(struct pp_reader *reader, struct pp_word word, const char 
 	*text = pp_word_string(reader->arena, word);
 	if (*text)
 		return true;
-	struct pp_message *message = pp_error(reader->diag, "E1009", pp_scan_span(&reader->scan, word), "text is not closed, or holds an unknown escape");
+	struct pp_message *message = pp_error(reader->diag, "E1009", pp_scan_span(&reader->scan, word),
+	                                      "text is not closed, or holds an unknown escape");
 	pp_help(message, "close it with `\"`; escapes are \\\" \\\\ \\n \\t \\xHH");
 	return false;
 }
@@ -283,7 +302,8 @@ static bool read_enum(struct pp_reader *reader, const struct pp_field *field, vo
 {
 	char *expected = pp_arena_printf(reader->arena, "%s", field->names[0]);
 	for (uint32_t i = 1; i < field->name_count; i++)
-		expected = pp_arena_printf(reader->arena, "%s%s%s", expected, i + 1 < field->name_count ? ", " : " or ", field->names[i]);
+		expected = pp_arena_printf(reader->arena, "%s%s%s", expected, i + 1 < field->name_count ? ", " : " or ",
+		                           field->names[i]);
 	int found = pp_read_name_word(reader, word, field->names, field->name_count, expected);
 	if (found >= 0)
 		*pp_member_u8(record, field->offset) = (uint8_t)found;
@@ -298,7 +318,8 @@ static bool read_number(struct pp_reader *reader, struct pp_word word, double *v
 	return false;
 }
 
-static bool read_value(struct pp_reader *reader, const struct pp_field *field, void *record, uint32_t rank, struct pp_word word)
+static bool read_value(struct pp_reader *reader, const struct pp_field *field, void *record, uint32_t rank,
+                       struct pp_word word)
 {
 	uint64_t whole = 0;
 	switch (field->kind) {
@@ -329,7 +350,8 @@ static bool read_value(struct pp_reader *reader, const struct pp_field *field, v
 		*pp_member_text(record, field->offset) = pp_arena_copy(reader->arena, word.text, word.length);
 		return true;
 	case PP_FIELD_PAYLOAD:
-		return pp_read_payload_word(reader, word, pp_member_u8(record, field->second), pp_member_u32(record, field->offset));
+		return pp_read_payload_word(reader, word, pp_member_u8(record, field->second),
+		                            pp_member_u32(record, field->offset));
 	case PP_FIELD_SHAPE:
 		return read_shape(reader, field, record, word);
 	case PP_FIELD_FOUR:
@@ -349,8 +371,8 @@ static bool read_value(struct pp_reader *reader, const struct pp_field *field, v
 
 /* ---- a line ----------------------------------------------------------------------------------------- */
 
-static bool read_and_check(struct pp_reader *reader, enum pp_record_kind kind, const struct pp_field *field, void *record, uint32_t rank,
-                           struct pp_word word)
+static bool read_and_check(struct pp_reader *reader, enum pp_record_kind kind, const struct pp_field *field,
+                           void *record, uint32_t rank, struct pp_word word)
 {
 	struct pp_fault fault;
 	if (kind == PP_RECORD_USE && field->kind == PP_FIELD_SLOT)
@@ -381,7 +403,8 @@ static void unknown_key(struct pp_reader *reader, const struct pp_record *shape,
 	pp_unknown_word(reader, word, pp_arena_printf(reader->arena, "word in `%s`:", shape->word), keys, count);
 }
 
-static bool read_keyed(struct pp_reader *reader, enum pp_record_kind kind, void *record, uint32_t rank, struct pp_word key, uint32_t *seen)
+static bool read_keyed(struct pp_reader *reader, enum pp_record_kind kind, void *record, uint32_t rank,
+                       struct pp_word key, uint32_t *seen)
 {
 	const struct pp_record *shape = &pp_record_table[kind];
 	int found = find_key(shape, key);
@@ -390,7 +413,8 @@ static bool read_keyed(struct pp_reader *reader, enum pp_record_kind kind, void 
 		return false;
 	}
 	if (*seen >> found & 1) {
-		pp_error(reader->diag, "E1007", pp_scan_span(&reader->scan, key), "%s is given twice in this line", pp_word_show(reader->arena, key));
+		pp_error(reader->diag, "E1007", pp_scan_span(&reader->scan, key), "%s is given twice in this line",
+		         pp_word_show(reader->arena, key));
 		return false;
 	}
 	*seen |= 1u << found;

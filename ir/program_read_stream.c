@@ -1,4 +1,5 @@
 /* Streams: one instruction per line, by the signatures of ops.def. requires: the line after `rank N {`. */
+#include "operands.h"
 #include "program_reader.h"
 
 static enum pp_op find_op(struct pp_word word)
@@ -40,14 +41,16 @@ static const char *usage(struct pp_arena *arena, enum pp_op op)
 	return text;
 }
 
-static bool read_text_operand(struct pp_reader *reader, struct pp_word word, const struct pp_operand *operand, uint32_t *value)
+static bool read_text_operand(struct pp_reader *reader, struct pp_word word, const struct pp_operand *operand,
+                              uint32_t *value)
 {
 	const char *text = pp_word_string(reader->arena, word);
 	if (!text) {
 		pp_expected(reader, word, operand->what);
 		return false;
 	}
-	for (size_t i = reader->texts.count; i-- > 0 && i + 64 > reader->texts.count;) /* a few recent ones: labels repeat */
+	for (size_t i = reader->texts.count;
+	     i-- > 0 && i + 64 > reader->texts.count;) /* a few recent ones: labels repeat */
 		if (strcmp(((const char **)reader->texts.items)[i], text) == 0) {
 			*value = (uint32_t)i;
 			return true;
@@ -59,7 +62,8 @@ static bool read_text_operand(struct pp_reader *reader, struct pp_word word, con
 	return true;
 }
 
-static bool read_operand(struct pp_reader *reader, uint32_t rank, const struct pp_operand *operand, struct pp_word word, struct pp_instr *instr)
+static bool read_operand(struct pp_reader *reader, uint32_t rank, const struct pp_operand *operand, struct pp_word word,
+                         struct pp_instr *instr)
 {
 	uint32_t *value = pp_member_u32(instr, operand->offset);
 	int found;
@@ -70,7 +74,8 @@ static bool read_operand(struct pp_reader *reader, uint32_t rank, const struct p
 		instr->sub = (uint8_t)(found < 0 ? 0 : found);
 		return found >= 0;
 	case PP_OPERAND_INDEX:
-		if (word.length && word.text[0] == operand->prefix && pp_word_uint(word.text + 1, word.length - 1, &number) && number < PP_NULL) {
+		if (word.length && word.text[0] == operand->prefix && pp_word_uint(word.text + 1, word.length - 1, &number) &&
+		    number < PP_NULL) {
 			*value = (uint32_t)number;
 			return true;
 		}
@@ -99,16 +104,18 @@ static bool read_suffix(struct pp_reader *reader, struct pp_word word, struct pp
 		return true;
 	}
 	uint64_t number;
-	if (word.text[0] == '@' && pp_op_is_post((enum pp_op)instr->op) && *order == PP_NULL && pp_word_uint(word.text + 1, word.length - 1, &number) &&
-	    number < PP_NULL) {
+	if (word.text[0] == '@' && pp_op_is_post((enum pp_op)instr->op) && *order == PP_NULL &&
+	    pp_word_uint(word.text + 1, word.length - 1, &number) && number < PP_NULL) {
 		*order = (uint32_t)number;
 		return true;
 	}
 	if (word.text[0] == '@' && !pp_op_is_post((enum pp_op)instr->op))
-		pp_error(reader->diag, "E1003", pp_scan_span(&reader->scan, word), "only posts (send, recv, coll) stand in the global order: `%s` takes no `@N`",
+		pp_error(reader->diag, "E1003", pp_scan_span(&reader->scan, word),
+		         "only posts (send, recv, coll) stand in the global order: `%s` takes no `@N`",
 		         pp_op_table[instr->op].mnemonic);
 	else
-		pp_help(pp_expected(reader, word, "the end of the instruction"), "operands are: %s", usage(reader->arena, (enum pp_op)instr->op));
+		pp_help(pp_expected(reader, word, "the end of the instruction"), "operands are: %s",
+		        usage(reader->arena, (enum pp_op)instr->op));
 	return false;
 }
 
@@ -128,7 +135,8 @@ static struct pp_span operand_span(struct pp_reader *reader, unsigned wanted)
 }
 
 /* One instruction; false after a message. */
-static bool read_instr(struct pp_reader *reader, uint32_t rank, struct pp_word mnemonic, struct pp_instr *instr, uint32_t *order)
+static bool read_instr(struct pp_reader *reader, uint32_t rank, struct pp_word mnemonic, struct pp_instr *instr,
+                       uint32_t *order)
 {
 	enum pp_op op = find_op(mnemonic);
 	if (op == PP_OP_COUNT) {

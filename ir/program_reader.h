@@ -54,7 +54,8 @@ struct pp_message *pp_expected(struct pp_reader *reader, struct pp_word found, c
 void pp_reader_fault(struct pp_reader *reader, struct pp_span span, const struct pp_fault *fault);
 
 /* A number of an object: digits, optionally after `letter`. False after a message. */
-bool pp_read_number_word(struct pp_reader *reader, struct pp_word word, char letter, const char *expected, uint32_t *value);
+bool pp_read_number_word(struct pp_reader *reader, struct pp_word word, char letter, const char *expected,
+                         uint32_t *value);
 
 /* class.number of a rank's slot, or `-`: checks that the number exists and is of that class. */
 bool pp_read_slot_word(struct pp_reader *reader, uint32_t rank, struct pp_word word, uint32_t *slot);
@@ -63,7 +64,8 @@ bool pp_read_slot_word(struct pp_reader *reader, uint32_t rank, struct pp_word w
 bool pp_read_payload_word(struct pp_reader *reader, struct pp_word word, uint8_t *dtype, uint32_t *count);
 
 /* Position of a word in a list of names, or -1 after E1002 with did-you-mean. */
-int pp_read_name_word(struct pp_reader *reader, struct pp_word word, const char *const *names, uint32_t count, const char *expected);
+int pp_read_name_word(struct pp_reader *reader, struct pp_word word, const char *const *names, uint32_t count,
+                      const char *expected);
 
 /* The fields of a table line, to its end or to `{` (consumed) when `block`. Checks each field and the record. */
 bool pp_read_fields(struct pp_reader *reader, enum pp_record_kind kind, void *record, uint32_t rank, bool block);
@@ -76,6 +78,7 @@ void pp_read_body_block(struct pp_reader *reader, struct pp_body *body, struct p
 void pp_read_stream_block(struct pp_reader *reader, uint32_t rank, struct pp_stream *stream, struct pp_span opened);
 
 /* E1002 for an unknown first word. */
-void pp_unknown_word(struct pp_reader *reader, struct pp_word word, const char *what, const char *const *known, uint32_t count);
+void pp_unknown_word(struct pp_reader *reader, struct pp_word word, const char *what, const char *const *known,
+                     uint32_t count);
 
 #endif

@@ -6,7 +6,8 @@
 
 void pp_scan_begin(struct pp_scan *scan, const struct pp_source *source)
 {
-	*scan = (struct pp_scan){.source = source, .line = source->text, .at = source->text, .end = source->text + source->length};
+	*scan = (struct pp_scan){
+	    .source = source, .line = source->text, .at = source->text, .end = source->text + source->length};
 }
 
 static bool blank(char byte)

@@ -1,10 +1,12 @@
 /* Chrome trace events, one per line. requires: names and categories that are plain ASCII without quotes or
- * backslashes (they come from mnemonics and numbers, not from the user). ensures: valid JSON, the same for the same calls. */
+ * backslashes (they come from mnemonics and numbers, not from the user). ensures: valid JSON, the same for the same
+ * calls. */
 #include "trace.h"
 
 #include "program.h"
 
-static const char *const track_name[PP_TRACE_TRACKS] = {"compute", "compute (overlapped)", "send", "recv", "collective"};
+static const char *const track_name[PP_TRACE_TRACKS] = {"compute", "compute (overlapped)", "send", "recv",
+                                                        "collective"};
 
 static void event(struct pp_trace *trace, const char *phase, uint32_t rank, unsigned track)
 {
@@ -83,7 +85,8 @@ void pp_trace_begin(struct pp_trace *trace, FILE *out, uint32_t ranks)
 	trace->ranks = ranks;
 	trace->comma = false;
 	pp_write_begin(&trace->writer, out);
-	pp_write_text(&trace->writer, "{\"displayTimeUnit\": \"ns\", \"otherData\": {\"schema\": \"pipec.trace/1\"}, \"traceEvents\": [");
+	pp_write_text(&trace->writer,
+	              "{\"displayTimeUnit\": \"ns\", \"otherData\": {\"schema\": \"pipec.trace/1\"}, \"traceEvents\": [");
 	for (uint32_t rank = 0; rank < ranks; rank++) {
 		name_process(trace, rank);
 		name_threads(trace, rank);
@@ -116,7 +119,8 @@ void pp_trace_slice(struct pp_trace *trace, const struct pp_trace_slice *slice)
 	pp_write_text(w, "}}");
 }
 
-static void flow(struct pp_trace *trace, const char *phase, uint64_t id, uint32_t rank, enum pp_trace_track track, uint64_t at)
+static void flow(struct pp_trace *trace, const char *phase, uint64_t id, uint32_t rank, enum pp_trace_track track,
+                 uint64_t at)
 {
 	event(trace, phase, rank, track);
 	pp_write_text(&trace->writer, ", \"name\": \"message\", \"cat\": \"message\"");

@@ -9,7 +9,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum pp_trace_track { PP_TRACE_COMPUTE, PP_TRACE_PAIRED, PP_TRACE_SEND, PP_TRACE_RECV, PP_TRACE_COLLECTIVE, PP_TRACE_TRACKS };
+enum pp_trace_track {
+	PP_TRACE_COMPUTE,
+	PP_TRACE_PAIRED,
+	PP_TRACE_SEND,
+	PP_TRACE_RECV,
+	PP_TRACE_COLLECTIVE,
+	PP_TRACE_TRACKS
+};
 
 struct pp_trace {
 	struct pp_writer writer;
@@ -25,7 +32,7 @@ struct pp_trace_slice {
 	const char *category; /* "F", "send", … */
 	uint64_t start, end;  /* ns */
 	uint32_t stage, mb;
-	uint64_t bytes;       /* 0: not printed */
+	uint64_t bytes; /* 0: not printed */
 };
 
 void pp_trace_begin(struct pp_trace *trace, FILE *out, uint32_t ranks);

@@ -1,6 +1,6 @@
-/* Fuzz target of the `.ppx` reader. Bytes that begin like an image get a header that fits them, so that what lies behind
- * the checksum is reached; what is accepted must be written to an image that reads back and writes the same bytes.
- * Bytes that begin like program text go through the text reader first. */
+/* Fuzz target of the `.ppx` reader. Bytes that begin like an image get a header that fits them, so that what lies
+ * behind the checksum is reached; what is accepted must be written to an image that reads back and writes the same
+ * bytes. Bytes that begin like program text go through the text reader first. */
 #include "ir/image.h"
 #include "ir/image_format.h"
 #include "ir/program_text.h"
@@ -26,7 +26,8 @@ static struct pp_program *program_of(struct pp_arena *arena, const uint8_t *byte
 	char *copy = pp_arena_copy(arena, (const char *)bytes, length);
 	if (length > 3 && memcmp(bytes, "pps", 3) == 0) {
 		struct pp_sources *sources = pp_sources_create(arena);
-		return pp_program_read(arena, pp_sources_add(sources, "fuzz.pps", copy, length), pp_diag_create(arena, sources));
+		return pp_program_read(arena, pp_sources_add(sources, "fuzz.pps", copy, length),
+		                       pp_diag_create(arena, sources));
 	}
 	struct pp_status status = {0};
 	if (length >= PP_IMAGE_TABLE && pp_image_magic(bytes, length))

@@ -1,4 +1,5 @@
-/* Fuzz target of the `.pps` reader: any bytes. What is accepted must print to text that is accepted and prints the same. */
+/* Fuzz target of the `.pps` reader: any bytes. What is accepted must print to text that is accepted and prints the
+ * same. */
 #include "ir/program_text.h"
 
 #include <stdint.h>

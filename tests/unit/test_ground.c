@@ -120,7 +120,7 @@ static void nearest_names(void **state)
 	static const char *const names[] = {"hidden", "heads", "layers", "vocab", "seq"};
 	enum { COUNT = sizeof names / sizeof names[0] };
 	assert_string_equal(pp_nearest("hiden", names, COUNT), "hidden");
-	assert_string_equal(pp_nearest("haeds", names, COUNT), "heads"); /* swapped neighbours */
+	assert_string_equal(pp_nearest("haeds", names, COUNT), "heads");   /* swapped neighbours */
 	assert_string_equal(pp_nearest("HIDDen", names, COUNT), "hidden"); /* a case difference counts half */
 	assert_string_equal(pp_nearest("layer", names, COUNT), "layers");
 	assert_string_equal(pp_nearest("sec", names, COUNT), "seq");
@@ -261,7 +261,8 @@ static void json_text(void **state)
 	pp_json_close(&json);
 	pp_json_close(&json);
 	fclose(out);
-	assert_string_equal(text, "{\"name\": \"a\\\"b\\\\\\n\\u0001\\ufffd\xc3\xa4\", \"list\": [18446744073709551615, -5, 0.1, 0.3333333333333333, null, true], "
+	assert_string_equal(text, "{\"name\": \"a\\\"b\\\\\\n\\u0001\\ufffd\xc3\xa4\", \"list\": [18446744073709551615, "
+	                          "-5, 0.1, 0.3333333333333333, null, true], "
 	                          "\"empty\": {}}");
 	free(text);
 }
@@ -269,11 +270,16 @@ static void json_text(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(arena_memory_is_zeroed_and_aligned), cmocka_unit_test(arena_arrays_grow),
-	    cmocka_unit_test(arena_overflow_counts_as_exhaustion), cmocka_unit_test(arena_prints),
-	    cmocka_unit_test(equal_strings_are_one),               cmocka_unit_test(nearest_names),
-	    cmocka_unit_test(positions),                           cmocka_unit_test(files_are_replaced_whole),
-	    cmocka_unit_test(failures_leave_nothing),              cmocka_unit_test(json_text),
+	    cmocka_unit_test(arena_memory_is_zeroed_and_aligned),
+	    cmocka_unit_test(arena_arrays_grow),
+	    cmocka_unit_test(arena_overflow_counts_as_exhaustion),
+	    cmocka_unit_test(arena_prints),
+	    cmocka_unit_test(equal_strings_are_one),
+	    cmocka_unit_test(nearest_names),
+	    cmocka_unit_test(positions),
+	    cmocka_unit_test(files_are_replaced_whole),
+	    cmocka_unit_test(failures_leave_nothing),
+	    cmocka_unit_test(json_text),
 	};
 	return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

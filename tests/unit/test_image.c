@@ -31,7 +31,8 @@ static struct image make(void)
 	assert_true(pp_file_read(image.arena, PP_TEST_DATA "/program/two_ranks.pps", &text, &length, &status));
 	image.program = pp_program_read(image.arena, pp_sources_add(sources, "x.pps", text, length), diag);
 	assert_non_null(image.program);
-	image.program->stamp = (struct pp_stamp){.proven = true, .layouts = 5, .bits_fixed = false, .bits_reason = "W of t0 is not ascending"};
+	image.program->stamp =
+	    (struct pp_stamp){.proven = true, .layouts = 5, .bits_fixed = false, .bits_reason = "W of t0 is not ascending"};
 	pp_image_write(image.program, &image.bytes, &image.length);
 	return image;
 }
@@ -107,16 +108,19 @@ static void messages(void **state)
 {
 	(void)state;
 	struct image image = make();
-	char *wanted = pp_arena_printf(image.arena, "x.ppx is not a usable image: it has %zu bytes, its header says %zu; was the copy cut short?",
-	                               image.length - 1, image.length);
+	char *wanted = pp_arena_printf(
+	    image.arena, "x.ppx is not a usable image: it has %zu bytes, its header says %zu; was the copy cut short?",
+	    image.length - 1, image.length);
 	assert_refused(&image, image.length - 1, wanted);
 	assert_refused(&image, 100, "x.ppx is not a usable image: it ends within the header; was the copy cut short?");
 	assert_refused(&image, 3, "x.ppx is not a usable image: it does not begin with PPX1");
 	image.bytes[image.length - 20] ^= 1;
-	assert_refused(&image, image.length, "x.ppx is not a usable image: its checksum does not match: bytes were changed after it was written");
+	assert_refused(&image, image.length,
+	               "x.ppx is not a usable image: its checksum does not match: bytes were changed after it was written");
 	image.bytes[image.length - 20] ^= 1;
 	image.bytes[4] = '\n';
-	assert_refused(&image, image.length, "x.ppx is not a usable image: its first bytes were changed, as a transfer in text mode does");
+	assert_refused(&image, image.length,
+	               "x.ppx is not a usable image: its first bytes were changed, as a transfer in text mode does");
 	image.bytes[4] = '\r';
 	image.bytes[PP_IMAGE_AT_VERSION] = 9;
 	seal(image.bytes, image.length);
@@ -125,7 +129,8 @@ static void messages(void **state)
 	unsigned char *stage = image.bytes + pp_load64(image.bytes + PP_IMAGE_HEADER + 16 * PP_RECORD_STAGE);
 	pp_store32(stage, 2);
 	seal(image.bytes, image.length);
-	assert_refused(&image, image.length, "x.ppx is not a usable image: stage 0: there is no rank 2: `grid` says 2, so 0..1");
+	assert_refused(&image, image.length,
+	               "x.ppx is not a usable image: stage 0: there is no rank 2: `grid` says 2, so 0..1");
 	pp_arena_destroy(image.arena);
 }
 
@@ -193,8 +198,9 @@ static void every_length_cut(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(reads_back),         cmocka_unit_test(unused_members_do_not_matter), cmocka_unit_test(messages),
-	    cmocka_unit_test(every_byte_changed), cmocka_unit_test(every_length_cut),
+	    cmocka_unit_test(reads_back),       cmocka_unit_test(unused_members_do_not_matter),
+	    cmocka_unit_test(messages),         cmocka_unit_test(every_byte_changed),
+	    cmocka_unit_test(every_length_cut),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -151,7 +151,8 @@ static void lists_of_ranks(void **state)
 	static const char *const wrong[] = {"", "8", "1-", "5-3", "a", "1,,2", "1;2", "99999999999999999999", "1,"};
 	for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
 		assert_false(pp_parse_ranks(wrong[i], 8, chosen, &status));
-	assert_string_equal(status.text, "`1,` is no list of ranks: write numbers and ranges such as 0,3-5; this program has ranks 0..7");
+	assert_string_equal(
+	    status.text, "`1,` is no list of ranks: write numbers and ranges such as 0,3-5; this program has ranks 0..7");
 }
 
 int main(void)

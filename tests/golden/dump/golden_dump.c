@@ -1,5 +1,5 @@
-/* pipedump as a user runs it: arguments, then the whole output, messages and exit code, compared with NAME.txt beside this
- * file. PP_UPDATE=1 writes them anew. */
+/* pipedump as a user runs it: arguments, then the whole output, messages and exit code, compared with NAME.txt beside
+ * this file. PP_UPDATE=1 writes them anew. */
 #include "unit/golden.h"
 
 #include <stdio.h>
@@ -68,8 +68,8 @@ static void every_case(void **state)
 	(void)state;
 	struct pp_arena *arena = pp_arena_create(NULL);
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-		const char *command = pp_arena_printf(arena, "cd '%s' && env -u COLUMNS -u NO_COLOR LC_ALL=C '%s' %s 2>&1", PP_PROGRAMS, PP_PIPEDUMP,
-		                                      cases[i].arguments);
+		const char *command = pp_arena_printf(arena, "cd '%s' && env -u COLUMNS -u NO_COLOR LC_ALL=C '%s' %s 2>&1",
+		                                      PP_PROGRAMS, PP_PIPEDUMP, cases[i].arguments);
 		const char *path = pp_arena_printf(arena, "%s/%s.txt", PP_GOLDEN, cases[i].name);
 		golden_check(arena, path, output_of(arena, command));
 	}
