@@ -52,7 +52,7 @@ static inline uint32_t draw(struct world *w, uint32_t below)
 
 /* ---- schedules --------------------------------------------------------------------------------------- */
 
-/* One row a line: `F0 B0 …` names the rank's first stage, `2F0` stage 2. `place`: rank of each stage, NULL: stage s on
+/* One row a line: `F0 B0 …` names the rank's first stage, `2F0` stage 2. `place`: rank of each stage, NULL: s on
  * rank s. */
 static inline void write_schedule(struct world *w, uint32_t stages, const uint32_t *place, uint32_t microbatches,
                                   const char *text)

@@ -271,6 +271,26 @@ static void tail_of_a_tied_model(void **state)
 	end_world(&w);
 }
 
+static void tied_tensors_have_a_limit(void **state)
+{
+	(void)state;
+	struct world w = make_world(0);
+	write_gpipe(&w, 2, 2, (const uint32_t[]){0, 1}, 1);
+	make_program(&w, 100, 100, 100, 10);
+	static const struct pp_use uses[] = {{.tensor = 0, .stage = 0}, {.tensor = 0, .stage = 1}};
+	w.program.tensors = PP_NEW(w.arena, struct pp_tensor);
+	w.program.tensors[0] = (struct pp_tensor){.name = "emb.tok", .rows = 1u << 20, .columns = 1u << 12, .dims = 2};
+	w.program.tensor_count = 1;
+	give_uses(&w, uses, 2);
+	w.spec.train.hypers = PP_NEW_ARRAY(w.arena, struct pp_hyper, 2);
+	w.spec.train.hyper_count = 2;
+	assert_false(pp_lower(&w.program, &w.spec, &w.schedule, w.diag));
+	assert_string_equal(diagnostics(&w),
+	                    "error[E0618]: tied tensor emb.tok has 4294967296 elements; a collective carries at most "
+	                    "4294967295\n   = help: place the layers that share it on one rank\n");
+	end_world(&w);
+}
+
 static void one_rank_has_no_collectives(void **state)
 {
 	(void)state;
@@ -392,6 +412,7 @@ int main(void)
 	    cmocka_unit_test(two_slots_suffice_for_short_transfers),
 	    cmocka_unit_test(tail_of_a_tied_model),
 	    cmocka_unit_test(one_rank_has_no_collectives),
+	    cmocka_unit_test(tied_tensors_have_a_limit),
 	    cmocka_unit_test(streams_take_the_ideal_time),
 	    cmocka_unit_test(random_schedules_lower_to_sound_streams),
 	};
