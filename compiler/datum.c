@@ -20,24 +20,24 @@ struct unit {
 
 /* Largest first within a dimension: that is the order in which a unit is chosen to show a value. */
 static const struct unit units[] = {
-    {"TiB", KI * KI * KI * KI, 1, {1, 0, 0}, true},
+    {"TiB", KI *KI *KI *KI, 1, {1, 0, 0}, true},
     {"TB", 1000000000000, 1, {1, 0, 0}, true},
-    {"GiB", KI * KI * KI, 1, {1, 0, 0}, true},
+    {"GiB", KI *KI *KI, 1, {1, 0, 0}, true},
     {"GB", 1000000000, 1, {1, 0, 0}, true},
     {"Gbit", 125000000, 1, {1, 0, 0}, false},
-    {"MiB", KI * KI, 1, {1, 0, 0}, true},
+    {"MiB", KI *KI, 1, {1, 0, 0}, true},
     {"MB", 1000000, 1, {1, 0, 0}, true},
     {"Mbit", 125000, 1, {1, 0, 0}, false},
     {"KiB", KI, 1, {1, 0, 0}, true},
     {"KB", 1000, 1, {1, 0, 0}, true},
     {"B", 1, 1, {1, 0, 0}, true},
     {"TB/s", 1000000000000, 1, {1, -1, 0}, true},
-    {"TiB/s", KI * KI * KI * KI, 1, {1, -1, 0}, false},
+    {"TiB/s", KI *KI *KI *KI, 1, {1, -1, 0}, false},
     {"GB/s", 1000000000, 1, {1, -1, 0}, true},
-    {"GiB/s", KI * KI * KI, 1, {1, -1, 0}, false},
+    {"GiB/s", KI *KI *KI, 1, {1, -1, 0}, false},
     {"Gbit/s", 125000000, 1, {1, -1, 0}, false},
     {"MB/s", 1000000, 1, {1, -1, 0}, true},
-    {"MiB/s", KI * KI, 1, {1, -1, 0}, false},
+    {"MiB/s", KI *KI, 1, {1, -1, 0}, false},
     {"Mbit/s", 125000, 1, {1, -1, 0}, false},
     {"KB/s", 1000, 1, {1, -1, 0}, true},
     {"KiB/s", KI, 1, {1, -1, 0}, false},
@@ -148,11 +148,12 @@ static bool shows_well(const struct pp_datum *datum, const struct unit *unit)
 {
 	struct pp_rational share, thousandths;
 	return datum->exact && pp_rational_divide(datum->number, unit_size(unit), &share) &&
-	       pp_rational_compare(share, pp_rational_whole(1)) >= 0 && pp_rational_compare(share, pp_rational_whole(10000)) < 0 &&
+	       pp_rational_compare(share, pp_rational_whole(1)) >= 0 &&
+	       pp_rational_compare(share, pp_rational_whole(10000)) < 0 &&
 	       pp_rational_multiply(share, pp_rational_whole(1000), &thousandths) && pp_rational_is_whole(thousandths);
 }
 
-/* The largest unit that shows it well; else the largest that is not above the value; else the smallest. */
+/* The largest unit that shows it well; else the smallest if it is exact in it; else the largest not above the value. */
 static const struct unit *unit_to_show(const struct pp_datum *datum)
 {
 	const struct unit *below = NULL, *last = NULL;
@@ -167,7 +168,10 @@ static const struct unit *unit_to_show(const struct pp_datum *datum)
 			below = unit;
 		last = unit;
 	}
-	return below ? below : last;
+	struct pp_rational share;
+	bool exact = last && datum->exact && pp_rational_divide(datum->number, unit_size(last), &share) &&
+	             pp_rational_is_whole(share);
+	return below && !exact ? below : last;
 }
 
 static const char *number_text(struct pp_arena *arena, const struct pp_datum *datum)
@@ -207,7 +211,8 @@ const char *pp_datum_text(struct pp_arena *arena, const struct pp_datum *datum)
 	case PP_DATUM_LIST:
 		return list_text(arena, datum);
 	case PP_DATUM_RANGE:
-		return pp_arena_printf(arena, "%s..%s", pp_datum_text(arena, &datum->items[0]), pp_datum_text(arena, &datum->items[1]));
+		return pp_arena_printf(arena, "%s..%s", pp_datum_text(arena, &datum->items[0]),
+		                       pp_datum_text(arena, &datum->items[1]));
 	}
 	assert(!"kind of value");
 	return "";
@@ -220,7 +225,7 @@ const char *pp_dimension_noun(struct pp_dimension dimension)
 		const char *noun;
 	} nouns[] = {
 	    {{0, 0, 0}, "a number"}, {{1, 0, 0}, "bytes"}, {{0, 1, 0}, "a time"},
-	    {{1, -1, 0}, "a rate"}, {{0, 0, 1}, "work"}, {{0, -1, 1}, "a speed"},
+	    {{1, -1, 0}, "a rate"},  {{0, 0, 1}, "work"},  {{0, -1, 1}, "a speed"},
 	};
 	for (size_t i = 0; i < sizeof(nouns) / sizeof(nouns[0]); i++)
 		if (pp_dimension_equal(nouns[i].dimension, dimension))
@@ -231,8 +236,8 @@ const char *pp_dimension_noun(struct pp_dimension dimension)
 const char *pp_datum_noun(const struct pp_datum *datum)
 {
 	static const char *const nouns[] = {
-	    [PP_DATUM_NUMBER] = "a number", [PP_DATUM_STRING] = "a string", [PP_DATUM_NAME] = "a name",
-	    [PP_DATUM_BOOL] = "true or false", [PP_DATUM_LIST] = "a list", [PP_DATUM_RANGE] = "a range",
+	    [PP_DATUM_NUMBER] = "a number",    [PP_DATUM_STRING] = "a string", [PP_DATUM_NAME] = "a name",
+	    [PP_DATUM_BOOL] = "true or false", [PP_DATUM_LIST] = "a list",     [PP_DATUM_RANGE] = "a range",
 	};
 	return datum->kind == PP_DATUM_NUMBER ? pp_dimension_noun(datum->dimension) : nouns[datum->kind];
 }

@@ -1,5 +1,6 @@
 /* Expressions to values. Requires: a tree of bounded nesting (the parser caps it at 256). Ensures: a value, or false
- * with the error reported; depth through names is counted, lists and strings have a largest size, no arithmetic wraps. */
+ * with the error reported; depth through names is counted, lists and strings have a largest size, no arithmetic wraps.
+ */
 #include "eval.h"
 
 #include <assert.h>
@@ -37,7 +38,8 @@ const char *pp_eval_quote(const struct pp_eval *eval, struct pp_span span)
 	size_t cut = LONGEST_QUOTE; /* not within a character */
 	while (cut > 0 && ((unsigned char)quote[cut - 1] & 0xC0) == 0x80)
 		cut--;
-	return pp_arena_printf(eval->arena, "%.*s…", (int)(cut > 0 && (unsigned char)quote[cut - 1] >= 0xC0 ? cut - 1 : cut), quote);
+	return pp_arena_printf(eval->arena, "%.*s…",
+	                       (int)(cut > 0 && (unsigned char)quote[cut - 1] >= 0xC0 ? cut - 1 : cut), quote);
 }
 
 /* ---- literals ------------------------------------------------------------------------------------------ */
@@ -61,8 +63,9 @@ static void report_unit(struct pp_eval *eval, const struct pp_expr *expr)
 	if (nearest)
 		pp_help(message, "did you mean `%s%s`?", expr->number, nearest);
 	else
-		pp_help(message, "units are B KB MB GB TB KiB MiB GiB TiB, B/s … GB/s, Mbit/s Gbit/s, ns us ms s min h, GFLOP TFLOP, "
-		                 "GFLOPS TFLOPS, k M G T");
+		pp_help(message,
+		        "units are B KB MB GB TB KiB MiB GiB TiB, B/s … GB/s, Mbit/s Gbit/s, ns us ms s min h, GFLOP TFLOP, "
+		        "GFLOPS TFLOPS, k M G T");
 }
 
 static bool read_literal(struct pp_eval *eval, const struct pp_expr *expr, struct pp_datum *out)
@@ -102,7 +105,8 @@ static bool unknown_name(struct pp_eval *eval, const struct pp_expr *path)
 	if (nearest)
 		pp_help(message, "did you mean `%s`?", nearest);
 	else
-		pp_help(message, "names are params, lets and loop variables; an attribute is read as `block.attribute`, such as `parallel.pp`");
+		pp_help(message, "names are params, lets and loop variables; an attribute is read as `block.attribute`, such "
+		                 "as `parallel.pp`");
 	return false;
 }
 
@@ -124,11 +128,13 @@ static bool eval_path(struct pp_eval *eval, const struct pp_expr *path, struct p
 
 /* ---- operators ----------------------------------------------------------------------------------------- */
 
-void pp_eval_mismatch(struct pp_eval *eval, const struct pp_expr *expr, const char *what, const char *wanted, const struct pp_datum *got)
+void pp_eval_mismatch(struct pp_eval *eval, const struct pp_expr *expr, const char *what, const char *wanted,
+                      const struct pp_datum *got)
 {
 	const char *text = pp_datum_text(eval->arena, got);
 	if (expr->kind == PP_EXPR_QUANTITY && strcmp(expr->unit, "B") == 0 && strstr(wanted, "number")) {
-		struct pp_message *message = pp_error(eval->diag, "E0004", expr->span, "%s wants %s, and `B` means bytes", what, wanted);
+		struct pp_message *message =
+		    pp_error(eval->diag, "E0004", expr->span, "%s wants %s, and `B` means bytes", what, wanted);
 		pp_help(message, "for %s billion write `%sG` or `%se9`", expr->number, expr->number, expr->number);
 		return;
 	}
@@ -141,24 +147,25 @@ void pp_eval_mismatch(struct pp_eval *eval, const struct pp_expr *expr, const ch
 static const char *operator_text(enum pp_operator op)
 {
 	static const char *const texts[] = {
-	    [PP_OR] = "or", [PP_AND] = "and", [PP_NOT] = "not", [PP_EQ] = "==", [PP_NE] = "!=", [PP_LT] = "<", [PP_GT] = ">",
-	    [PP_LE] = "<=", [PP_GE] = ">=", [PP_ADD] = "+", [PP_SUB] = "-", [PP_MUL] = "*", [PP_DIV] = "/", [PP_MOD] = "%",
-	    [PP_NEG] = "-",
+	    [PP_OR] = "or", [PP_AND] = "and", [PP_NOT] = "not", [PP_EQ] = "==", [PP_NE] = "!=",
+	    [PP_LT] = "<",  [PP_GT] = ">",    [PP_LE] = "<=",   [PP_GE] = ">=", [PP_ADD] = "+",
+	    [PP_SUB] = "-", [PP_MUL] = "*",   [PP_DIV] = "/",   [PP_MOD] = "%", [PP_NEG] = "-",
 	};
 	return texts[op];
 }
 
-static bool operands_mismatch(struct pp_eval *eval, const struct pp_expr *expr, const struct pp_datum *a, const struct pp_datum *b)
+static bool operands_mismatch(struct pp_eval *eval, const struct pp_expr *expr, const struct pp_datum *a,
+                              const struct pp_datum *b)
 {
-	struct pp_message *message = pp_error(eval->diag, "E0201", expr->op_span, "`%s` cannot combine %s with %s", operator_text(expr->op),
-	                                      pp_datum_noun(a), pp_datum_noun(b));
+	struct pp_message *message = pp_error(eval->diag, "E0201", expr->op_span, "`%s` cannot combine %s with %s",
+	                                      operator_text(expr->op), pp_datum_noun(a), pp_datum_noun(b));
 	pp_label(message, expr->a->span, "%s", pp_datum_text(eval->arena, a));
 	pp_label(message, expr->b->span, "%s", pp_datum_text(eval->arena, b));
 	return false;
 }
 
-static bool join_strings(struct pp_eval *eval, const struct pp_expr *expr, const struct pp_datum *a, const struct pp_datum *b,
-                         struct pp_datum *out)
+static bool join_strings(struct pp_eval *eval, const struct pp_expr *expr, const struct pp_datum *a,
+                         const struct pp_datum *b, struct pp_datum *out)
 {
 	if (strlen(a->text) + strlen(b->text) > LONGEST_STRING)
 		return too_large(eval, expr->span);
@@ -189,7 +196,16 @@ static double real_result(enum pp_operator op, double a, double b)
 		return a / b;
 	case PP_MOD:
 		return a - b * floor(a / b);
-	case PP_OR: case PP_AND: case PP_NOT: case PP_EQ: case PP_NE: case PP_LT: case PP_GT: case PP_LE: case PP_GE: case PP_NEG:
+	case PP_OR:
+	case PP_AND:
+	case PP_NOT:
+	case PP_EQ:
+	case PP_NE:
+	case PP_LT:
+	case PP_GT:
+	case PP_LE:
+	case PP_GE:
+	case PP_NEG:
 		break;
 	}
 	assert(!"arithmetic operator");
@@ -209,7 +225,16 @@ static bool exact_result(enum pp_operator op, struct pp_rational a, struct pp_ra
 		return pp_rational_divide(a, b, out);
 	case PP_MOD:
 		return pp_rational_modulo(a, b, out);
-	case PP_OR: case PP_AND: case PP_NOT: case PP_EQ: case PP_NE: case PP_LT: case PP_GT: case PP_LE: case PP_GE: case PP_NEG:
+	case PP_OR:
+	case PP_AND:
+	case PP_NOT:
+	case PP_EQ:
+	case PP_NE:
+	case PP_LT:
+	case PP_GT:
+	case PP_LE:
+	case PP_GE:
+	case PP_NEG:
 		break;
 	}
 	assert(!"arithmetic operator");
@@ -221,13 +246,14 @@ static bool is_zero(const struct pp_datum *number)
 	return number->exact ? number->number.top == 0 : number->real == 0.0;
 }
 
-static bool eval_arithmetic(struct pp_eval *eval, const struct pp_expr *expr, const struct pp_datum *a, const struct pp_datum *b,
-                            struct pp_datum *out)
+static bool eval_arithmetic(struct pp_eval *eval, const struct pp_expr *expr, const struct pp_datum *a,
+                            const struct pp_datum *b, struct pp_datum *out)
 {
 	if (expr->op == PP_ADD && a->kind == PP_DATUM_STRING && b->kind == PP_DATUM_STRING)
 		return join_strings(eval, expr, a, b, out);
 	bool scales = expr->op == PP_MUL || expr->op == PP_DIV;
-	if (a->kind != PP_DATUM_NUMBER || b->kind != PP_DATUM_NUMBER || (!scales && !pp_dimension_equal(a->dimension, b->dimension)))
+	if (a->kind != PP_DATUM_NUMBER || b->kind != PP_DATUM_NUMBER ||
+	    (!scales && !pp_dimension_equal(a->dimension, b->dimension)))
 		return operands_mismatch(eval, expr, a, b);
 	if ((expr->op == PP_DIV || expr->op == PP_MOD) && is_zero(b)) {
 		struct pp_message *message = pp_error(eval->diag, "E0205", expr->op_span, "division by zero");
@@ -250,8 +276,8 @@ static bool is_text(const struct pp_datum *datum)
 	return datum->kind == PP_DATUM_STRING || datum->kind == PP_DATUM_NAME;
 }
 
-static bool eval_comparison(struct pp_eval *eval, const struct pp_expr *expr, const struct pp_datum *a, const struct pp_datum *b,
-                            struct pp_datum *out)
+static bool eval_comparison(struct pp_eval *eval, const struct pp_expr *expr, const struct pp_datum *a,
+                            const struct pp_datum *b, struct pp_datum *out)
 {
 	bool equality = expr->op == PP_EQ || expr->op == PP_NE;
 	int order;
@@ -264,7 +290,8 @@ static bool eval_comparison(struct pp_eval *eval, const struct pp_expr *expr, co
 	else
 		return operands_mismatch(eval, expr, a, b);
 	const bool results[] = {
-	    [PP_EQ] = order == 0, [PP_NE] = order != 0, [PP_LT] = order < 0, [PP_GT] = order > 0, [PP_LE] = order <= 0, [PP_GE] = order >= 0,
+	    [PP_EQ] = order == 0, [PP_NE] = order != 0, [PP_LT] = order<0, [PP_GT] = order> 0,
+	    [PP_LE] = order <= 0, [PP_GE] = order >= 0,
 	};
 	*out = pp_datum_bool(results[expr->op]);
 	return true;
@@ -385,7 +412,8 @@ static bool eval_list(struct pp_eval *eval, const struct pp_expr *expr, struct p
 static bool eval_choice(struct pp_eval *eval, const struct pp_expr *expr, struct pp_datum *out)
 {
 	bool truth;
-	return pp_eval_truth(eval, expr->a, "the condition of `?:`", &truth) && pp_eval_expr(eval, truth ? expr->b : expr->c, out);
+	return pp_eval_truth(eval, expr->a, "the condition of `?:`", &truth) &&
+	       pp_eval_expr(eval, truth ? expr->b : expr->c, out);
 }
 
 static bool eval_kind(struct pp_eval *eval, const struct pp_expr *expr, struct pp_datum *out)
@@ -435,74 +463,4 @@ bool pp_eval_expr(struct pp_eval *eval, const struct pp_expr *expr, struct pp_da
 	bool ok = eval_kind(eval, expr, out);
 	eval->depth--;
 	return ok;
-}
-
-/* ---- wanted kinds ----------------------------------------------------------------------------------------- */
-
-static void report_not_whole(struct pp_eval *eval, const struct pp_expr *expr, const char *what, const struct pp_datum *datum)
-{
-	const char *value = pp_datum_text(eval->arena, datum);
-	struct pp_datum a, b, rest;
-	if (expr->kind == PP_EXPR_BINARY && expr->op == PP_DIV && pp_eval_expr(eval, expr->a, &a) && pp_eval_expr(eval, expr->b, &b) &&
-	    a.exact && b.exact && pp_rational_is_whole(a.number) && pp_rational_is_whole(b.number)) {
-		rest = a;
-		if (pp_rational_modulo(a.number, b.number, &rest.number)) {
-			struct pp_message *message =
-			    pp_error(eval->diag, "E0202", expr->span, "%s must be whole, but %s / %s = %s (remainder %s)", what,
-			             pp_datum_text(eval->arena, &a), pp_datum_text(eval->arena, &b), value, pp_datum_text(eval->arena, &rest));
-			pp_help(message, "use floor(), ceil() or another divisor");
-			return;
-		}
-	}
-	struct pp_message *message = pp_error(eval->diag, "E0202", expr->span, "%s must be whole, got %s", what, value);
-	pp_help(message, "use floor() or ceil()");
-}
-
-bool pp_datum_to_whole(struct pp_eval *eval, const struct pp_expr *expr, const char *what, const struct pp_datum *datum, int64_t *out)
-{
-	if (datum->kind != PP_DATUM_NUMBER || !pp_dimension_equal(datum->dimension, PP_PURE)) {
-		pp_eval_mismatch(eval, expr, what, "a whole number", datum);
-		return false;
-	}
-	if (!datum->exact) {
-		if (datum->real != floor(datum->real)) {
-			report_not_whole(eval, expr, what, datum);
-			return false;
-		}
-		if (fabs(datum->real) <= 9007199254740992.0) {
-			*out = (int64_t)datum->real;
-			return true;
-		}
-	} else if (!pp_rational_is_whole(datum->number)) {
-		report_not_whole(eval, expr, what, datum);
-		return false;
-	} else if (pp_rational_int64(datum->number, out)) {
-		return true;
-	}
-	pp_error(eval->diag, "E0204", expr->span, "%s = %s is too large", what, pp_datum_text(eval->arena, datum));
-	return false;
-}
-
-bool pp_eval_whole(struct pp_eval *eval, const struct pp_expr *expr, const char *what, int64_t *out)
-{
-	struct pp_datum datum;
-	return pp_eval_expr(eval, expr, &datum) && pp_datum_to_whole(eval, expr, what, &datum, out);
-}
-
-bool pp_eval_range(struct pp_eval *eval, const struct pp_expr *range, const char *what, int64_t *first, int64_t *last)
-{
-	return pp_eval_whole(eval, range->a, what, first) && pp_eval_whole(eval, range->b, what, last);
-}
-
-bool pp_eval_truth(struct pp_eval *eval, const struct pp_expr *expr, const char *what, bool *out)
-{
-	struct pp_datum datum;
-	if (!pp_eval_expr(eval, expr, &datum))
-		return false;
-	if (datum.kind != PP_DATUM_BOOL) {
-		pp_eval_mismatch(eval, expr, what, "true or false", &datum);
-		return false;
-	}
-	*out = datum.truth;
-	return true;
 }

@@ -30,7 +30,8 @@ struct pp_scope {
 	const struct pp_scope *outer;
 	const struct pp_binding *bindings;
 	size_t count;
-	/* Tried after the bindings; may be NULL. `eval` is the one in use: evaluate through it, so that depth is counted. */
+	/* Tried after the bindings; may be NULL. `eval` is the one in use: evaluate through it, so that depth is counted.
+	 */
 	enum pp_lookup (*lookup)(void *context, struct pp_eval *eval, const struct pp_expr *path, struct pp_datum *out);
 	/* Append the names that `lookup` knows, for suggestions: at most `room`; returns how many. May be NULL. */
 	size_t (*list)(void *context, const char **names, size_t room);
@@ -58,10 +59,12 @@ bool pp_eval_range(struct pp_eval *eval, const struct pp_expr *range, const char
 bool pp_eval_truth(struct pp_eval *eval, const struct pp_expr *expr, const char *what, bool *out);
 
 /* A value that is already there, as a whole number; `expr` is where it was written. */
-bool pp_datum_to_whole(struct pp_eval *eval, const struct pp_expr *expr, const char *what, const struct pp_datum *datum, int64_t *out);
+bool pp_datum_to_whole(struct pp_eval *eval, const struct pp_expr *expr, const char *what, const struct pp_datum *datum,
+                       int64_t *out);
 
 /* Report that `what` wanted something else than it got (E0201; E0004 for 7B where a number is wanted). */
-void pp_eval_mismatch(struct pp_eval *eval, const struct pp_expr *expr, const char *what, const char *wanted, const struct pp_datum *got);
+void pp_eval_mismatch(struct pp_eval *eval, const struct pp_expr *expr, const char *what, const char *wanted,
+                      const struct pp_datum *got);
 
 /* What stands at a span of the source, shortened, in the arena. */
 const char *pp_eval_quote(const struct pp_eval *eval, struct pp_span span);

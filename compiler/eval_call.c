@@ -10,7 +10,8 @@ struct function {
 	const char *name;
 	uint32_t least, most; /* arguments */
 	bool numbers;         /* all arguments are numbers of one dimension; a single list stands for its items */
-	bool (*apply)(struct pp_eval *eval, const struct pp_expr *call, const struct pp_datum *args, uint32_t count, struct pp_datum *out);
+	bool (*apply)(struct pp_eval *eval, const struct pp_expr *call, const struct pp_datum *args, uint32_t count,
+	              struct pp_datum *out);
 };
 
 static bool too_large(struct pp_eval *eval, const struct pp_expr *call)
@@ -20,7 +21,8 @@ static bool too_large(struct pp_eval *eval, const struct pp_expr *call)
 }
 
 /* A double that is whole becomes exact again, so that floor(log2(x)) can be counted with. */
-static bool round_to(struct pp_eval *eval, const struct pp_expr *call, double value, struct pp_dimension dimension, struct pp_datum *out)
+static bool round_to(struct pp_eval *eval, const struct pp_expr *call, double value, struct pp_dimension dimension,
+                     struct pp_datum *out)
 {
 	if (!(fabs(value) <= 9007199254740992.0))
 		return too_large(eval, call);
@@ -28,7 +30,8 @@ static bool round_to(struct pp_eval *eval, const struct pp_expr *call, double va
 	return true;
 }
 
-static bool apply_floor(struct pp_eval *eval, const struct pp_expr *call, const struct pp_datum *args, uint32_t count, struct pp_datum *out)
+static bool apply_floor(struct pp_eval *eval, const struct pp_expr *call, const struct pp_datum *args, uint32_t count,
+                        struct pp_datum *out)
 {
 	(void)count;
 	if (!args->exact)
@@ -37,7 +40,8 @@ static bool apply_floor(struct pp_eval *eval, const struct pp_expr *call, const 
 	return true;
 }
 
-static bool apply_ceil(struct pp_eval *eval, const struct pp_expr *call, const struct pp_datum *args, uint32_t count, struct pp_datum *out)
+static bool apply_ceil(struct pp_eval *eval, const struct pp_expr *call, const struct pp_datum *args, uint32_t count,
+                       struct pp_datum *out)
 {
 	(void)count;
 	if (!args->exact)
@@ -48,7 +52,8 @@ static bool apply_ceil(struct pp_eval *eval, const struct pp_expr *call, const s
 	return true;
 }
 
-static bool apply_abs(struct pp_eval *eval, const struct pp_expr *call, const struct pp_datum *args, uint32_t count, struct pp_datum *out)
+static bool apply_abs(struct pp_eval *eval, const struct pp_expr *call, const struct pp_datum *args, uint32_t count,
+                      struct pp_datum *out)
 {
 	(void)eval;
 	(void)call;
@@ -60,8 +65,8 @@ static bool apply_abs(struct pp_eval *eval, const struct pp_expr *call, const st
 	return true;
 }
 
-static bool pick(struct pp_eval *eval, const struct pp_expr *call, const struct pp_datum *args, uint32_t count, int sign,
-                 struct pp_datum *out)
+static bool pick(struct pp_eval *eval, const struct pp_expr *call, const struct pp_datum *args, uint32_t count,
+                 int sign, struct pp_datum *out)
 {
 	if (count == 0) {
 		pp_error(eval->diag, "E0206", call->span, "`%s` of nothing has no value", call->a->text);
@@ -74,17 +79,20 @@ static bool pick(struct pp_eval *eval, const struct pp_expr *call, const struct 
 	return true;
 }
 
-static bool apply_min(struct pp_eval *eval, const struct pp_expr *call, const struct pp_datum *args, uint32_t count, struct pp_datum *out)
+static bool apply_min(struct pp_eval *eval, const struct pp_expr *call, const struct pp_datum *args, uint32_t count,
+                      struct pp_datum *out)
 {
 	return pick(eval, call, args, count, -1, out);
 }
 
-static bool apply_max(struct pp_eval *eval, const struct pp_expr *call, const struct pp_datum *args, uint32_t count, struct pp_datum *out)
+static bool apply_max(struct pp_eval *eval, const struct pp_expr *call, const struct pp_datum *args, uint32_t count,
+                      struct pp_datum *out)
 {
 	return pick(eval, call, args, count, 1, out);
 }
 
-static bool apply_sum(struct pp_eval *eval, const struct pp_expr *call, const struct pp_datum *args, uint32_t count, struct pp_datum *out)
+static bool apply_sum(struct pp_eval *eval, const struct pp_expr *call, const struct pp_datum *args, uint32_t count,
+                      struct pp_datum *out)
 {
 	*out = pp_datum_number(pp_rational_whole(0), count > 0 ? args[0].dimension : PP_PURE);
 	for (uint32_t i = 0; i < count; i++) {
@@ -105,15 +113,16 @@ static bool check_pure(struct pp_eval *eval, const struct pp_expr *call, const s
 		return false;
 	}
 	if (value < 0.0 || (positive && value == 0.0)) {
-		pp_error(eval->diag, "E0206", call->b->span, "%s wants a %s number, got %s", what, positive ? "positive" : "non-negative",
-		         pp_datum_text(eval->arena, arg));
+		pp_error(eval->diag, "E0206", call->b->span, "%s wants a %s number, got %s", what,
+		         positive ? "positive" : "non-negative", pp_datum_text(eval->arena, arg));
 		return false;
 	}
 	return true;
 }
 
 /* Exact where the result is: log2(8) is 3. */
-static bool apply_log2(struct pp_eval *eval, const struct pp_expr *call, const struct pp_datum *args, uint32_t count, struct pp_datum *out)
+static bool apply_log2(struct pp_eval *eval, const struct pp_expr *call, const struct pp_datum *args, uint32_t count,
+                       struct pp_datum *out)
 {
 	(void)count;
 	if (!check_pure(eval, call, args, true))
@@ -123,7 +132,8 @@ static bool apply_log2(struct pp_eval *eval, const struct pp_expr *call, const s
 	return true;
 }
 
-static bool apply_sqrt(struct pp_eval *eval, const struct pp_expr *call, const struct pp_datum *args, uint32_t count, struct pp_datum *out)
+static bool apply_sqrt(struct pp_eval *eval, const struct pp_expr *call, const struct pp_datum *args, uint32_t count,
+                       struct pp_datum *out)
 {
 	(void)count;
 	if (!check_pure(eval, call, args, false))
@@ -136,7 +146,8 @@ static bool apply_sqrt(struct pp_eval *eval, const struct pp_expr *call, const s
 }
 
 /* Items of a list, characters of a string. */
-static bool apply_len(struct pp_eval *eval, const struct pp_expr *call, const struct pp_datum *args, uint32_t count, struct pp_datum *out)
+static bool apply_len(struct pp_eval *eval, const struct pp_expr *call, const struct pp_datum *args, uint32_t count,
+                      struct pp_datum *out)
 {
 	(void)count;
 	if (args->kind == PP_DATUM_LIST) {
@@ -155,9 +166,15 @@ static bool apply_len(struct pp_eval *eval, const struct pp_expr *call, const st
 }
 
 static const struct function functions[] = {
-    {"floor", 1, 1, true, apply_floor}, {"ceil", 1, 1, true, apply_ceil}, {"min", 1, MOST_ARGUMENTS, true, apply_min},
-    {"max", 1, MOST_ARGUMENTS, true, apply_max}, {"abs", 1, 1, true, apply_abs}, {"log2", 1, 1, true, apply_log2},
-    {"sqrt", 1, 1, true, apply_sqrt}, {"len", 1, 1, false, apply_len}, {"sum", 1, MOST_ARGUMENTS, true, apply_sum},
+    {"floor", 1, 1, true, apply_floor},
+    {"ceil", 1, 1, true, apply_ceil},
+    {"min", 1, MOST_ARGUMENTS, true, apply_min},
+    {"max", 1, MOST_ARGUMENTS, true, apply_max},
+    {"abs", 1, 1, true, apply_abs},
+    {"log2", 1, 1, true, apply_log2},
+    {"sqrt", 1, 1, true, apply_sqrt},
+    {"len", 1, 1, false, apply_len},
+    {"sum", 1, MOST_ARGUMENTS, true, apply_sum},
 };
 
 enum { FUNCTION_COUNT = sizeof(functions) / sizeof(functions[0]) };
@@ -180,7 +197,8 @@ static void report_unknown(struct pp_eval *eval, const struct pp_expr *call)
 	const char *names[FUNCTION_COUNT];
 	for (int i = 0; i < FUNCTION_COUNT; i++)
 		names[i] = functions[i].name;
-	struct pp_message *message = pp_error(eval->diag, "E0110", call->a->span, "unknown function `%.60s`", call->a->text);
+	struct pp_message *message =
+	    pp_error(eval->diag, "E0110", call->a->span, "unknown function `%.60s`", call->a->text);
 	const char *nearest = pp_nearest(call->a->text, names, FUNCTION_COUNT);
 	if (nearest)
 		pp_help(message, "did you mean `%s`?", nearest);
@@ -188,13 +206,14 @@ static void report_unknown(struct pp_eval *eval, const struct pp_expr *call)
 		pp_help(message, "there are floor ceil min max abs log2 sqrt len sum");
 }
 
-static bool read_arguments(struct pp_eval *eval, const struct pp_expr *call, const struct function *function, struct pp_datum *args,
-                           uint32_t *count)
+static bool read_arguments(struct pp_eval *eval, const struct pp_expr *call, const struct function *function,
+                           struct pp_datum *args, uint32_t *count)
 {
 	*count = 0;
 	for (const struct pp_expr *arg = call->b; arg; arg = arg->next) {
 		if (arg->label.text) {
-			pp_error(eval->diag, "E0206", arg->label.span, "`%s` has no argument named `%.40s`", function->name, arg->label.text);
+			pp_error(eval->diag, "E0206", arg->label.span, "`%s` has no argument named `%.40s`", function->name,
+			         arg->label.text);
 			return false;
 		}
 		if (*count >= function->most) {
@@ -223,7 +242,8 @@ static bool check_numbers(struct pp_eval *eval, const struct pp_expr *call, cons
 			return false;
 		}
 		if (!pp_dimension_equal(args[i].dimension, args[0].dimension)) {
-			pp_eval_mismatch(eval, at, what, pp_arena_printf(eval->arena, "%s like the first", pp_datum_noun(&args[0])), &args[i]);
+			pp_eval_mismatch(eval, at, what, pp_arena_printf(eval->arena, "%s like the first", pp_datum_noun(&args[0])),
+			                 &args[i]);
 			return false;
 		}
 		if (at->next)
@@ -250,5 +270,6 @@ bool pp_eval_call(struct pp_eval *eval, const struct pp_expr *call, struct pp_da
 		values = args[0].items;
 		count = args[0].count;
 	}
-	return (!function->numbers || check_numbers(eval, call, values, count)) && function->apply(eval, call, values, count, out);
+	return (!function->numbers || check_numbers(eval, call, values, count)) &&
+	       function->apply(eval, call, values, count, out);
 }

@@ -60,8 +60,9 @@ bool pp_rational_add(struct pp_rational a, struct pp_rational b, struct pp_ratio
 {
 	pp_wide divisor = common_divisor(a.bottom, b.bottom);
 	pp_wide left, right, top, bottom;
-	return multiply(a.top, b.bottom / divisor, &left) && multiply(b.top, a.bottom / divisor, &right) && add(left, right, &top) &&
-	       multiply(a.bottom, b.bottom / divisor, &bottom) && pp_rational_make(top, bottom, out);
+	return multiply(a.top, b.bottom / divisor, &left) && multiply(b.top, a.bottom / divisor, &right) &&
+	       add(left, right, &top) && multiply(a.bottom, b.bottom / divisor, &bottom) &&
+	       pp_rational_make(top, bottom, out);
 }
 
 bool pp_rational_subtract(struct pp_rational a, struct pp_rational b, struct pp_rational *out)

@@ -9,8 +9,8 @@ static void list_params(struct pp_resolver *resolver, struct pp_setting *setting
 	for (size_t i = 0; i < resolver->main->count; i++) {
 		const struct pp_symbol *symbol = &resolver->main->symbols[i];
 		if (symbol->stmt->kind == PP_STMT_PARAM && symbol->state == PP_READY)
-			settings[(*count)++] = (struct pp_setting){"param", symbol->key, symbol->value,
-			                                           symbol->origin, symbol->stmt->name.span};
+			settings[(*count)++] =
+			    (struct pp_setting){"param", symbol->key, symbol->value, symbol->origin, symbol->stmt->name.span};
 	}
 }
 
@@ -29,8 +29,9 @@ static void list_section(const struct pp_section *section, struct pp_setting *se
 	for (size_t i = 0; i < section->count; i++) {
 		const struct pp_field *field = &section->fields[i];
 		if (field->state == PP_READY)
-			settings[(*count)++] = (struct pp_setting){section->title, pp_attribute_table[section->first + i].name, field->value,
-			                                           field->origin, field->expr ? field->expr->span : PP_NO_SPAN};
+			settings[(*count)++] =
+			    (struct pp_setting){section->title, pp_attribute_table[section->first + i].name, field->value,
+			                        field->origin, field->expr ? field->expr->span : PP_NO_SPAN};
 	}
 }
 
@@ -73,7 +74,12 @@ bool pp_resolve(struct pp_arena *arena, struct pp_strtab *strings, struct pp_sou
 	struct pp_resolver *resolver = PP_NEW(arena, struct pp_resolver);
 	size_t before = pp_diag_errors(diag);
 	*out = (struct pp_resolved){.strings = strings, .sources = sources};
-	*resolver = (struct pp_resolver){.arena = arena, .strings = strings, .sources = sources, .diag = diag, .options = options, .out = out,
+	*resolver = (struct pp_resolver){.arena = arena,
+	                                 .strings = strings,
+	                                 .sources = sources,
+	                                 .diag = diag,
+	                                 .options = options,
+	                                 .out = out,
 	                                 .eval = {.arena = arena, .sources = sources, .diag = diag}};
 	pp_modules_load(resolver, ast);
 	resolver->eval.scope = &resolver->main->scope;

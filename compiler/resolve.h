@@ -18,16 +18,22 @@ struct pp_library_file {
 struct pp_resolve_options {
 	const char *const *defines; /* -D: "nodes=4" */
 	size_t define_count;
-	const char *const *sets;    /* --set: "train.microbatch=2" */
+	const char *const *sets; /* --set: "train.microbatch=2" */
 	size_t set_count;
 	const char *const *folders; /* -I */
 	size_t folder_count;
-	const char *schedule;       /* --schedule, or NULL */
+	const char *schedule; /* --schedule, or NULL */
 	const struct pp_library_file *library;
 	size_t library_count;
 };
 
-enum pp_origin { PP_ORIGIN_DEFAULT, PP_ORIGIN_FILE, PP_ORIGIN_DERIVED, PP_ORIGIN_SET /* --set */, PP_ORIGIN_DEFINE /* -D */ };
+enum pp_origin {
+	PP_ORIGIN_DEFAULT,
+	PP_ORIGIN_FILE,
+	PP_ORIGIN_DERIVED,
+	PP_ORIGIN_SET /* --set */,
+	PP_ORIGIN_DEFINE /* -D */
+};
 
 /* One resolved attribute or param, for `pipec show`: block "cluster.gpu", attribute "memory". Params: block "param". */
 struct pp_setting {
@@ -47,9 +53,9 @@ struct pp_resolved {
 	struct pp_spec spec;
 	const struct pp_stmt *schedule; /* the active block with its `order`, or NULL: `policy` is a library schedule */
 	const char *policy;             /* name of the library schedule, or NULL */
-	/* Names for the rows of the active schedule: p, m, v (the most stages of a rank), params, lets, block.attribute, and
-	 * attributes of the schedule (absent ones are 0). Bind r, the rank's own v and loop variables in a scope of your own
-	 * with this one as `outer`. Also right for library schedules. */
+	/* Names for the rows of the active schedule: p, m, v (the most stages of a rank), params, lets, block.attribute,
+	 * and attributes of the schedule (absent ones are 0). Bind r, the rank's own v and loop variables in a scope of
+	 * your own with this one as `outer`. Also right for library schedules. */
 	const struct pp_scope *scope;
 	const struct pp_assertion *asserts;
 	size_t assert_count;

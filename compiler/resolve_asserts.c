@@ -6,7 +6,8 @@
 
 static bool is_literal(const struct pp_expr *expr)
 {
-	return expr->kind == PP_EXPR_INT || expr->kind == PP_EXPR_REAL || expr->kind == PP_EXPR_QUANTITY || expr->kind == PP_EXPR_STRING;
+	return expr->kind == PP_EXPR_INT || expr->kind == PP_EXPR_REAL || expr->kind == PP_EXPR_QUANTITY ||
+	       expr->kind == PP_EXPR_STRING;
 }
 
 static bool is_comparison(const struct pp_expr *expr)
@@ -16,7 +17,8 @@ static bool is_comparison(const struct pp_expr *expr)
 
 static const char *sign_of(enum pp_operator op)
 {
-	static const char *const signs[] = {[PP_EQ] = "==", [PP_NE] = "!=", [PP_LT] = "<", [PP_GT] = ">", [PP_LE] = "<=", [PP_GE] = ">="};
+	static const char *const signs[] = {
+	    [PP_EQ] = "==", [PP_NE] = "!=", [PP_LT] = "<", [PP_GT] = ">", [PP_LE] = "<=", [PP_GE] = ">="};
 	return signs[op];
 }
 
@@ -26,7 +28,8 @@ static void report(struct pp_eval *eval, const struct pp_stmt *stmt)
 	const char *message = stmt->text.text ? pp_arena_printf(eval->arena, ": \"%s\"", stmt->text.text) : "";
 	struct pp_datum left, right;
 	if (!is_comparison(expr)) {
-		pp_error(eval->diag, "E0203", expr->span, "assertion failed: %s is false%s", pp_eval_quote(eval, expr->span), message);
+		pp_error(eval->diag, "E0203", expr->span, "assertion failed: %s is false%s", pp_eval_quote(eval, expr->span),
+		         message);
 		return;
 	}
 	if (!pp_eval_expr(eval, expr->a, &left) || !pp_eval_expr(eval, expr->b, &right))
@@ -35,8 +38,8 @@ static void report(struct pp_eval *eval, const struct pp_stmt *stmt)
 	const char *found = pp_datum_text(eval->arena, &left);
 	if (left.kind == PP_DATUM_NUMBER && !left.exact && pp_dimension_equal(left.dimension, PP_PURE))
 		found = pp_arena_printf(eval->arena, "%.4g", left.real);
-	pp_error(eval->diag, "E0203", expr->span, "assertion failed: %s = %s, wanted %s %s%s", pp_eval_quote(eval, expr->a->span), found,
-	         sign_of(expr->op), wanted, message);
+	pp_error(eval->diag, "E0203", expr->span, "assertion failed: %s = %s, wanted %s %s%s",
+	         pp_eval_quote(eval, expr->a->span), found, sign_of(expr->op), wanted, message);
 }
 
 /* False when it fails or cannot be evaluated: both are reported. */
@@ -77,8 +80,9 @@ bool pp_asserts_check(struct pp_arena *arena, const struct pp_resolved *resolved
                       struct pp_diag *diag)
 {
 	const struct pp_datum values[PP_METRIC_COUNT] = {
-	    pp_datum_real(metrics->bubble, PP_PURE), pp_datum_real(metrics->span_bubble, PP_PURE), pp_datum_real(metrics->time_per_step, PP_TIME),
-	    pp_datum_real(metrics->peak_memory, PP_BYTES), pp_datum_real(metrics->mfu, PP_PURE), pp_datum_real(metrics->imbalance, PP_PURE),
+	    pp_datum_real(metrics->bubble, PP_PURE),        pp_datum_real(metrics->span_bubble, PP_PURE),
+	    pp_datum_real(metrics->time_per_step, PP_TIME), pp_datum_real(metrics->peak_memory, PP_BYTES),
+	    pp_datum_real(metrics->mfu, PP_PURE),           pp_datum_real(metrics->imbalance, PP_PURE),
 	};
 	struct pp_binding names[PP_METRIC_COUNT];
 	for (size_t i = 0; i < PP_METRIC_COUNT; i++)

@@ -18,7 +18,8 @@ static bool read_gpu(struct pp_resolver *resolver, struct pp_gpu *gpu)
 	ok &= pp_field_scaled(resolver, flops, PP_ATTR_flops_bf16, 1, &gpu->flops[PP_BF16]);
 	if (ok && gpu->reserve >= gpu->memory) {
 		struct pp_message *message =
-		    pp_error(resolver->diag, "E0106", pp_field_span(section, PP_ATTR_gpu_reserve), "`reserve` = %s leaves nothing of the memory",
+		    pp_error(resolver->diag, "E0106", pp_field_span(section, PP_ATTR_gpu_reserve),
+		             "`reserve` = %s leaves nothing of the memory",
 		             pp_datum_text(resolver->arena, &pp_field_of(section, PP_ATTR_gpu_reserve)->value));
 		pp_label(message, pp_field_span(section, PP_ATTR_gpu_memory), "memory is %s",
 		         pp_datum_text(resolver->arena, &pp_field_of(section, PP_ATTR_gpu_memory)->value));
@@ -45,8 +46,8 @@ static void check_speed(struct pp_resolver *resolver, const struct pp_gpu *gpu)
 	if (gpu->flops[dtype == 0 ? PP_F32 : PP_BF16] > 0)
 		return;
 	const struct pp_section *flops = resolver->sections[PP_SECTION_FLOPS];
-	struct pp_message *message =
-	    pp_error(resolver->diag, "E0503", flops->span, "gpu `%s` gives no speed for %s, which `train` uses", gpu->name, name);
+	struct pp_message *message = pp_error(resolver->diag, "E0503", flops->span,
+	                                      "gpu `%s` gives no speed for %s, which `train` uses", gpu->name, name);
 	if (pp_field_given(train, PP_ATTR_train_dtype))
 		pp_label(message, pp_field_span(train, PP_ATTR_train_dtype), "%s", name);
 	pp_help(message, "write `flops { %s = 100GFLOPS }` with the peak of the device, or use another dtype", name);
@@ -64,7 +65,8 @@ static void warn_link(struct pp_resolver *resolver, const struct pp_cluster *clu
 
 void pp_resolve_cluster(struct pp_resolver *resolver)
 {
-	static const enum pp_section_id all[] = {PP_SECTION_CLUSTER, PP_SECTION_GPU, PP_SECTION_FLOPS, PP_SECTION_INTRA, PP_SECTION_INTER};
+	static const enum pp_section_id all[] = {PP_SECTION_CLUSTER, PP_SECTION_GPU, PP_SECTION_FLOPS, PP_SECTION_INTRA,
+	                                         PP_SECTION_INTER};
 	struct pp_cluster *cluster = &resolver->out->spec.cluster;
 	struct pp_section *section = resolver->sections[PP_SECTION_CLUSTER];
 	if (!section->stmt)
@@ -98,10 +100,10 @@ struct grid {
 static const char *product_text(struct pp_resolver *resolver, const struct grid *grid)
 {
 	if (grid->cp == 1)
-		return pp_arena_printf(resolver->arena, "tp·pp·dp = %llu·%llu·%llu", (unsigned long long)grid->tp, (unsigned long long)grid->pp,
-		                       (unsigned long long)grid->dp);
-	return pp_arena_printf(resolver->arena, "tp·pp·dp·cp = %llu·%llu·%llu·%llu", (unsigned long long)grid->tp, (unsigned long long)grid->pp,
-	                       (unsigned long long)grid->dp, (unsigned long long)grid->cp);
+		return pp_arena_printf(resolver->arena, "tp·pp·dp = %llu·%llu·%llu", (unsigned long long)grid->tp,
+		                       (unsigned long long)grid->pp, (unsigned long long)grid->dp);
+	return pp_arena_printf(resolver->arena, "tp·pp·dp·cp = %llu·%llu·%llu·%llu", (unsigned long long)grid->tp,
+	                       (unsigned long long)grid->pp, (unsigned long long)grid->dp, (unsigned long long)grid->cp);
 }
 
 static void check_grid(struct pp_resolver *resolver, struct pp_section *parallel, const struct grid *grid)
@@ -113,9 +115,9 @@ static void check_grid(struct pp_resolver *resolver, struct pp_section *parallel
 		return;
 	const struct pp_section *cluster = resolver->sections[PP_SECTION_CLUSTER];
 	struct pp_message *message =
-	    pp_error(resolver->diag, "E0304", pp_field_span(parallel, PP_ATTR_parallel_pp), "%s = %llu but the cluster has %llu GPU%s",
-	             product_text(resolver, grid), (unsigned long long)grid->ranks, (unsigned long long)grid->devices,
-	             grid->devices == 1 ? "" : "s");
+	    pp_error(resolver->diag, "E0304", pp_field_span(parallel, PP_ATTR_parallel_pp),
+	             "%s = %llu but the cluster has %llu GPU%s", product_text(resolver, grid),
+	             (unsigned long long)grid->ranks, (unsigned long long)grid->devices, grid->devices == 1 ? "" : "s");
 	pp_label(message, pp_field_span(cluster, PP_ATTR_cluster_gpus), "%llu GPUs", (unsigned long long)grid->devices);
 	const char *dp = grid->dp > 1 ? " with dp = 1" : "";
 	unsigned long long fits = grid->devices / (grid->tp * grid->cp);
@@ -133,14 +135,16 @@ static void refuse_dp(struct pp_resolver *resolver, struct pp_section *parallel,
 	const struct pp_field *dp = pp_field_of(parallel, PP_ATTR_parallel_dp);
 	bool derived = dp->origin == PP_ORIGIN_DERIVED;
 	const char *what = pp_arena_printf(resolver->arena, "`dp = %llu`%s", (unsigned long long)grid->dp,
-	                                   derived ? pp_arena_printf(resolver->arena, " (%llu GPUs / %llu)", (unsigned long long)grid->devices,
+	                                   derived ? pp_arena_printf(resolver->arena, " (%llu GPUs / %llu)",
+	                                                             (unsigned long long)grid->devices,
 	                                                             (unsigned long long)(grid->devices / grid->dp))
 	                                           : "");
 	struct pp_message *message = pp_not_yet(resolver, pp_field_span(parallel, PP_ATTR_parallel_dp), what);
 	if (!derived)
 		pp_help(message, "use `dp = 1`");
 	else if (grid->devices % grid->tp == 0 && grid->devices / grid->tp <= 65536)
-		pp_help(message, "use pp = %llu, or set `idle = allow` to leave the other GPUs unused", (unsigned long long)(grid->devices / grid->tp));
+		pp_help(message, "use pp = %llu, or set `idle = allow` to leave the other GPUs unused",
+		        (unsigned long long)(grid->devices / grid->tp));
 }
 
 static void check_sp(struct pp_resolver *resolver, struct pp_section *parallel, uint64_t tp)
@@ -149,10 +153,12 @@ static void check_sp(struct pp_resolver *resolver, struct pp_section *parallel, 
 	if (!pp_field_truth(resolver, parallel, PP_ATTR_parallel_sp, &sp) || !sp)
 		return;
 	if (tp == 1)
-		pp_help(pp_warning(resolver->diag, "W0307", pp_field_span(parallel, PP_ATTR_parallel_sp), "`sp = true` has no effect with tp = 1"),
+		pp_help(pp_warning(resolver->diag, "W0307", pp_field_span(parallel, PP_ATTR_parallel_sp),
+		                   "`sp = true` has no effect with tp = 1"),
 		        "leave it out");
 	else
-		pp_help(pp_not_yet(resolver, pp_field_span(parallel, PP_ATTR_parallel_sp), "`sp = true`"), "use `sp = false`, which is the default");
+		pp_help(pp_not_yet(resolver, pp_field_span(parallel, PP_ATTR_parallel_sp), "`sp = true`"),
+		        "use `sp = false`, which is the default");
 }
 
 /* A refused tp or cp still counts in the product. */
@@ -160,7 +166,8 @@ static uint64_t written(struct pp_section *section, enum pp_attribute attribute)
 {
 	const struct pp_field *field = pp_field_of(section, attribute);
 	int64_t whole;
-	bool valid = field->expr && field->value.kind == PP_DATUM_NUMBER && field->value.exact && pp_rational_int64(field->value.number, &whole);
+	bool valid = field->expr && field->value.kind == PP_DATUM_NUMBER && field->value.exact &&
+	             pp_rational_int64(field->value.number, &whole);
 	return valid && whole >= 1 && whole <= 65536 ? (uint64_t)whole : 1;
 }
 
@@ -185,7 +192,8 @@ void pp_resolve_parallel(struct pp_resolver *resolver)
 	grid.dp = 1;
 	if (!unknown && !pp_field_whole(resolver, section, PP_ATTR_parallel_dp, &grid.dp))
 		return;
-	if (__builtin_mul_overflow(grid.tp * grid.pp, grid.dp, &grid.ranks) || __builtin_mul_overflow(grid.ranks, grid.cp, &grid.ranks))
+	if (__builtin_mul_overflow(grid.tp * grid.pp, grid.dp, &grid.ranks) ||
+	    __builtin_mul_overflow(grid.ranks, grid.cp, &grid.ranks))
 		grid.ranks = UINT64_MAX;
 	if (!unknown || grid.ranks > grid.devices)
 		check_grid(resolver, section, &grid);
@@ -194,8 +202,10 @@ void pp_resolve_parallel(struct pp_resolver *resolver)
 	if (grid.dp > 1)
 		refuse_dp(resolver, section, &grid);
 	if (vpp * grid.pp > 65535)
-		pp_help(pp_error(resolver->diag, "E0106", pp_field_span(section, PP_ATTR_parallel_vpp), "pp · vpp = %llu · %llu = %llu stages are outside 1..65535",
-		                 (unsigned long long)grid.pp, (unsigned long long)vpp, (unsigned long long)(grid.pp * vpp)),
+		pp_help(pp_error(resolver->diag, "E0106", pp_field_span(section, PP_ATTR_parallel_vpp),
+		                 "pp · vpp = %llu · %llu = %llu stages are outside 1..65535", (unsigned long long)grid.pp,
+		                 (unsigned long long)vpp, (unsigned long long)(grid.pp * vpp)),
 		        "use fewer ranks or stages on each rank");
-	*parallel = (struct pp_parallel){.tp = (uint32_t)grid.tp, .pp = (uint32_t)grid.pp, .vpp = (uint32_t)vpp, .dp = (uint32_t)grid.dp};
+	*parallel = (struct pp_parallel){
+	    .tp = (uint32_t)grid.tp, .pp = (uint32_t)grid.pp, .vpp = (uint32_t)vpp, .dp = (uint32_t)grid.dp};
 }

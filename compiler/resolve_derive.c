@@ -4,13 +4,14 @@
 
 #include <string.h>
 
-void pp_report_missing(struct pp_resolver *resolver, const struct pp_section *section, enum pp_attribute attribute, const char *example)
+void pp_report_missing(struct pp_resolver *resolver, const struct pp_section *section, enum pp_attribute attribute,
+                       const char *example)
 {
 	const char *name = pp_attribute_table[attribute].name;
 	if (section->partial)
 		return;
-	struct pp_message *message = pp_error(resolver->diag, "E0111", section->span, "`%s` needs `%s`: %s", section->title, name,
-	                                      pp_schema_doc(resolver->arena, &pp_attribute_table[attribute]));
+	struct pp_message *message = pp_error(resolver->diag, "E0111", section->span, "`%s` needs `%s`: %s", section->title,
+	                                      name, pp_schema_doc(resolver->arena, &pp_attribute_table[attribute]));
 	if (section->stmt || strcmp(pp_block_table[section->block].parents, "()") == 0)
 		pp_help(message, "write `%s = %s`", name, example);
 	else
@@ -23,7 +24,8 @@ static bool give(uint64_t value, struct pp_datum *out)
 	return true;
 }
 
-static bool copy_field(struct pp_resolver *resolver, enum pp_section_id id, enum pp_attribute attribute, struct pp_datum *out)
+static bool copy_field(struct pp_resolver *resolver, enum pp_section_id id, enum pp_attribute attribute,
+                       struct pp_datum *out)
 {
 	const struct pp_field *field = pp_field_read(resolver, resolver->sections[id], attribute);
 	if (field && field->state == PP_READY)
@@ -46,9 +48,10 @@ static bool derive_head_dim(struct pp_resolver *resolver, struct pp_datum *out)
 	if (hidden % heads == 0)
 		return give(hidden / heads, out);
 	const struct pp_section *model = resolver->sections[PP_SECTION_MODEL];
-	struct pp_message *message = pp_error(resolver->diag, "E0302", pp_field_span(model, PP_ATTR_model_heads),
-	                                      "hidden %llu is not divisible by %llu heads (remainder %llu)", (unsigned long long)hidden,
-	                                      (unsigned long long)heads, (unsigned long long)(hidden % heads));
+	struct pp_message *message =
+	    pp_error(resolver->diag, "E0302", pp_field_span(model, PP_ATTR_model_heads),
+	             "hidden %llu is not divisible by %llu heads (remainder %llu)", (unsigned long long)hidden,
+	             (unsigned long long)heads, (unsigned long long)(hidden % heads));
 	pp_label(message, pp_field_span(model, PP_ATTR_model_hidden), "hidden");
 	uint64_t below = heads, above = heads;
 	while (hidden % below != 0)
@@ -56,7 +59,8 @@ static bool derive_head_dim(struct pp_resolver *resolver, struct pp_datum *out)
 	while (above < hidden && hidden % above != 0)
 		above++;
 	if (hidden % above == 0 && above <= 65535)
-		pp_help(message, "use heads = %llu or heads = %llu, or give head_dim", (unsigned long long)below, (unsigned long long)above);
+		pp_help(message, "use heads = %llu or heads = %llu, or give head_dim", (unsigned long long)below,
+		        (unsigned long long)above);
 	else
 		pp_help(message, "use heads = %llu, or give head_dim", (unsigned long long)below);
 	return false;
@@ -92,9 +96,12 @@ static bool derive_dp(struct pp_resolver *resolver, struct pp_section *parallel,
 	struct pp_section *cluster = resolver->sections[PP_SECTION_CLUSTER];
 	if (!cluster->stmt && !pp_field_given(cluster, PP_ATTR_cluster_gpus))
 		return give(1, out);
-	if (!pp_field_whole(resolver, cluster, PP_ATTR_cluster_nodes, &nodes) || !pp_field_whole(resolver, cluster, PP_ATTR_cluster_gpus, &gpus) ||
-	    !pp_field_whole(resolver, parallel, PP_ATTR_parallel_tp, &tp) || !pp_field_whole(resolver, parallel, PP_ATTR_parallel_pp, &pp) ||
-	    !pp_field_whole(resolver, parallel, PP_ATTR_parallel_cp, &cp) || !pp_field_name(resolver, parallel, PP_ATTR_parallel_idle, &idle))
+	if (!pp_field_whole(resolver, cluster, PP_ATTR_cluster_nodes, &nodes) ||
+	    !pp_field_whole(resolver, cluster, PP_ATTR_cluster_gpus, &gpus) ||
+	    !pp_field_whole(resolver, parallel, PP_ATTR_parallel_tp, &tp) ||
+	    !pp_field_whole(resolver, parallel, PP_ATTR_parallel_pp, &pp) ||
+	    !pp_field_whole(resolver, parallel, PP_ATTR_parallel_cp, &cp) ||
+	    !pp_field_name(resolver, parallel, PP_ATTR_parallel_idle, &idle))
 		return false;
 	uint64_t devices = nodes * gpus;
 	if (__builtin_mul_overflow(tp * pp, cp, &needed))
@@ -102,16 +109,18 @@ static bool derive_dp(struct pp_resolver *resolver, struct pp_section *parallel,
 	bool spare = strcmp(idle, "allow") == 0;
 	if (devices >= needed && (devices % needed == 0 || spare))
 		return give(spare ? 1 : devices / needed, out);
-	struct pp_message *message =
-	    pp_error(resolver->diag, "E0304", pp_field_span(parallel, PP_ATTR_parallel_pp), "tp·pp = %llu·%llu = %llu but the cluster has %llu GPU%s",
-	             (unsigned long long)tp, (unsigned long long)pp, (unsigned long long)needed, (unsigned long long)devices, devices == 1 ? "" : "s");
-	pp_label(message, pp_field_span(cluster, PP_ATTR_cluster_gpus), "%llu node%s of %llu GPUs", (unsigned long long)nodes, nodes == 1 ? "" : "s",
-	         (unsigned long long)gpus);
+	struct pp_message *message = pp_error(resolver->diag, "E0304", pp_field_span(parallel, PP_ATTR_parallel_pp),
+	                                      "tp·pp = %llu·%llu = %llu but the cluster has %llu GPU%s",
+	                                      (unsigned long long)tp, (unsigned long long)pp, (unsigned long long)needed,
+	                                      (unsigned long long)devices, devices == 1 ? "" : "s");
+	pp_label(message, pp_field_span(cluster, PP_ATTR_cluster_gpus), "%llu node%s of %llu GPUs",
+	         (unsigned long long)nodes, nodes == 1 ? "" : "s", (unsigned long long)gpus);
 	if (devices > needed)
 		pp_help(message, "set `idle = allow` in `parallel` to leave %llu unused, or use a pp that divides %llu",
 		        (unsigned long long)(devices - needed), (unsigned long long)devices);
 	else
-		pp_help(message, "use pp = %llu, or give the cluster %llu GPUs", (unsigned long long)(devices / tp ? devices / tp : 1), (unsigned long long)needed);
+		pp_help(message, "use pp = %llu, or give the cluster %llu GPUs",
+		        (unsigned long long)(devices / tp ? devices / tp : 1), (unsigned long long)needed);
 	return false;
 }
 
@@ -124,17 +133,22 @@ struct batch {
 static void report_batch(struct pp_resolver *resolver, const struct batch *batch, bool microbatch)
 {
 	struct pp_section *train = resolver->sections[PP_SECTION_TRAIN];
-	uint64_t divisor = (microbatch ? batch->microbatches : batch->microbatch) * batch->dp, rest = batch->global % divisor;
-	struct pp_message *message = pp_error(
-	    resolver->diag, "E0702", pp_field_span(train, PP_ATTR_train_global_batch), "global_batch %llu / (%s %llu · dp %llu) = %.6g %s (remainder %llu)",
-	    (unsigned long long)batch->global, microbatch ? "microbatches" : "microbatch",
-	    (unsigned long long)(microbatch ? batch->microbatches : batch->microbatch), (unsigned long long)batch->dp,
-	    (double)batch->global / (double)divisor, microbatch ? "samples per microbatch" : "microbatches", (unsigned long long)rest);
+	uint64_t divisor = (microbatch ? batch->microbatches : batch->microbatch) * batch->dp,
+	         rest = batch->global % divisor;
+	struct pp_message *message =
+	    pp_error(resolver->diag, "E0702", pp_field_span(train, PP_ATTR_train_global_batch),
+	             "global_batch %llu / (%s %llu · dp %llu) = %.6g %s (remainder %llu)",
+	             (unsigned long long)batch->global, microbatch ? "microbatches" : "microbatch",
+	             (unsigned long long)(microbatch ? batch->microbatches : batch->microbatch),
+	             (unsigned long long)batch->dp, (double)batch->global / (double)divisor,
+	             microbatch ? "samples per microbatch" : "microbatches", (unsigned long long)rest);
 	if (microbatch)
-		pp_label(message, pp_field_span(train, PP_ATTR_train_microbatches), "does not divide %llu", (unsigned long long)batch->global);
+		pp_label(message, pp_field_span(train, PP_ATTR_train_microbatches), "does not divide %llu",
+		         (unsigned long long)batch->global);
 	uint64_t below = batch->global - rest;
 	if (below > 0)
-		pp_help(message, "use global_batch = %llu or %llu", (unsigned long long)below, (unsigned long long)(below + divisor));
+		pp_help(message, "use global_batch = %llu or %llu", (unsigned long long)below,
+		        (unsigned long long)(below + divisor));
 	else
 		pp_help(message, "use global_batch = %llu", (unsigned long long)divisor);
 }
@@ -183,8 +197,8 @@ static bool derive_microbatches(struct pp_resolver *resolver, struct pp_section 
 	}
 	if (share <= INT32_MAX)
 		return give(share, out);
-	pp_error(resolver->diag, "E0106", pp_field_span(train, PP_ATTR_train_global_batch), "%llu microbatches are outside 1..2147483647",
-	         (unsigned long long)share);
+	pp_error(resolver->diag, "E0106", pp_field_span(train, PP_ATTR_train_global_batch),
+	         "%llu microbatches are outside 1..2147483647", (unsigned long long)share);
 	return false;
 }
 
@@ -199,7 +213,8 @@ static bool derive_global_batch(struct pp_resolver *resolver, struct pp_section 
 		return false;
 	if (!__builtin_mul_overflow(microbatch * microbatches, dp, &product) && product <= INT64_MAX)
 		return give(product, out);
-	pp_error(resolver->diag, "E0204", pp_field_span(train, PP_ATTR_train_microbatches), "microbatch · microbatches · dp is too large");
+	pp_error(resolver->diag, "E0204", pp_field_span(train, PP_ATTR_train_microbatches),
+	         "microbatch · microbatches · dp is too large");
 	return false;
 }
 
@@ -249,7 +264,8 @@ static bool derive_bandwidth(struct pp_resolver *resolver, struct pp_datum *out)
 	return true;
 }
 
-bool pp_derive(struct pp_resolver *resolver, struct pp_section *section, enum pp_attribute attribute, struct pp_datum *out, bool *absent)
+bool pp_derive(struct pp_resolver *resolver, struct pp_section *section, enum pp_attribute attribute,
+               struct pp_datum *out, bool *absent)
 {
 	*absent = false;
 	if (attribute == PP_ATTR_model_kv_heads)

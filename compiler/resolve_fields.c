@@ -1,5 +1,5 @@
-/* Reading an attribute: its expression evaluated, of the wanted kind, within its range (E0201 to E0207, E0106); defaults
- * and derived values; what is known and not supported yet (E0010). Each field is read once. */
+/* Reading an attribute: its expression evaluated, of the wanted kind, within its range (E0201 to E0207, E0106);
+ * defaults and derived values; what is known and not supported yet (E0010). Each field is read once. */
 #include "resolver.h"
 
 #include <assert.h>
@@ -51,16 +51,16 @@ static bool is_known(struct pp_module *module, const struct pp_expr *name)
 	return is_param(module, name->text) || strcmp(name->text, "p") == 0;
 }
 
-static void report_choice(struct pp_resolver *resolver, const struct pp_attribute_row *row, const struct pp_field *field,
-                          struct pp_span span, const char *word)
+static void report_choice(struct pp_resolver *resolver, const struct pp_attribute_row *row,
+                          const struct pp_field *field, struct pp_span span, const char *word)
 {
 	const char *names[64], *at = row->names, *name;
 	size_t count = 0, length;
 	bool later;
 	while (count < 64 && pp_schema_next_name(&at, &name, &length, &later))
 		names[count++] = pp_arena_copy(resolver->arena, name, length);
-	struct pp_message *message = pp_error(resolver->diag, "E0207", span, "`%s` cannot be `%.60s`; it is %s", row->name, word,
-	                                      pp_schema_wanted(resolver->arena, row));
+	struct pp_message *message = pp_error(resolver->diag, "E0207", span, "`%s` cannot be `%.60s`; it is %s", row->name,
+	                                      word, pp_schema_wanted(resolver->arena, row));
 	const char *nearest = pp_nearest(word, names, count);
 	if (is_param(field->module, word))
 		pp_help(message, "write `(%s)` for the value of the parameter", word);
@@ -76,7 +76,8 @@ static bool refuse(struct pp_resolver *resolver, const struct pp_attribute_row *
 		pp_help(pp_error(resolver->diag, "E0703", expr->span, "dtype = fp16 can't be trained"), "use bf16");
 		return false;
 	}
-	struct pp_message *message = pp_not_yet(resolver, expr->span, pp_arena_printf(resolver->arena, "`%s = %s`", row->name, text));
+	struct pp_message *message =
+	    pp_not_yet(resolver, expr->span, pp_arena_printf(resolver->arena, "`%s = %s`", row->name, text));
 	bool literal = *row->preset && strncmp(row->preset, "required", 8) != 0 && strcmp(row->preset, "derived") != 0;
 	if (literal)
 		pp_help(message, "use `%s = %s`, which is the default", row->name, row->preset);
@@ -86,7 +87,8 @@ static bool refuse(struct pp_resolver *resolver, const struct pp_attribute_row *
 }
 
 /* A name of the set, or any name where one is taken. *taken: it was one. */
-static bool read_name(struct pp_resolver *resolver, const struct pp_attribute_row *row, struct pp_field *field, bool *taken)
+static bool read_name(struct pp_resolver *resolver, const struct pp_attribute_row *row, struct pp_field *field,
+                      bool *taken)
 {
 	const struct pp_expr *expr = field->expr;
 	const char *kind;
@@ -127,7 +129,8 @@ static bool read_axes(struct pp_resolver *resolver, const struct pp_attribute_ro
 		}
 		for (const struct pp_expr *before = field->expr->a; before != item; before = before->next) {
 			if (before->text == item->text) {
-				pp_label(pp_error(resolver->diag, "E0103", item->span, "axis `%s` is listed twice", item->text), before->span, "first here");
+				pp_label(pp_error(resolver->diag, "E0103", item->span, "axis `%s` is listed twice", item->text),
+				         before->span, "first here");
 				return false;
 			}
 		}
@@ -146,9 +149,15 @@ static bool read_axes(struct pp_resolver *resolver, const struct pp_attribute_ro
 static bool is_kind(const struct pp_attribute_row *row, const struct pp_datum *value)
 {
 	switch ((enum pp_want)row->want) {
-	case PP_WANT_WHOLE: case PP_WANT_NUMBER: case PP_WANT_BYTES: case PP_WANT_RATE: case PP_WANT_TIME: case PP_WANT_WORK:
+	case PP_WANT_WHOLE:
+	case PP_WANT_NUMBER:
+	case PP_WANT_BYTES:
+	case PP_WANT_RATE:
+	case PP_WANT_TIME:
+	case PP_WANT_WORK:
 	case PP_WANT_SPEED:
-		return value->kind == PP_DATUM_NUMBER && pp_dimension_equal(value->dimension, pp_want_dimension((enum pp_want)row->want));
+		return value->kind == PP_DATUM_NUMBER &&
+		       pp_dimension_equal(value->dimension, pp_want_dimension((enum pp_want)row->want));
 	case PP_WANT_TRUTH:
 		return value->kind == PP_DATUM_BOOL;
 	case PP_WANT_STRING:
@@ -161,16 +170,17 @@ static bool is_kind(const struct pp_attribute_row *row, const struct pp_datum *v
 	return false;
 }
 
-static bool check_range(struct pp_resolver *resolver, const struct pp_section *section, const struct pp_attribute_row *row,
-                        const struct pp_field *field)
+static bool check_range(struct pp_resolver *resolver, const struct pp_section *section,
+                        const struct pp_attribute_row *row, const struct pp_field *field)
 {
 	if (field->value.kind != PP_DATUM_NUMBER || pp_schema_in_range(row->range, &field->value))
 		return true;
 	const char *text = pp_datum_text(resolver->arena, &field->value);
 	bool bound = row->range[0] == '>';
-	struct pp_message *message =
-	    bound ? pp_error(resolver->diag, "E0106", field->expr->span, "`%s` = %s must be %s", row->name, text, row->range)
-	          : pp_error(resolver->diag, "E0106", field->expr->span, "`%s` = %s is outside %s", row->name, text, row->range);
+	struct pp_message *message = bound ? pp_error(resolver->diag, "E0106", field->expr->span, "`%s` = %s must be %s",
+	                                              row->name, text, row->range)
+	                                   : pp_error(resolver->diag, "E0106", field->expr->span, "`%s` = %s is outside %s",
+	                                              row->name, text, row->range);
 	pp_note(message, "`%s.%s`: %s", section->title, row->name, pp_schema_doc(resolver->arena, row));
 	return false;
 }
@@ -228,17 +238,20 @@ static bool read_preset(struct pp_resolver *resolver, const struct pp_attribute_
 	return literal == PP_LITERAL_OK;
 }
 
-static bool equals_preset(struct pp_resolver *resolver, const struct pp_attribute_row *row, const struct pp_datum *value)
+static bool equals_preset(struct pp_resolver *resolver, const struct pp_attribute_row *row,
+                          const struct pp_datum *value)
 {
 	struct pp_datum preset;
 	if (!read_preset(resolver, row, &preset) || preset.kind != value->kind)
 		return false;
 	if (value->kind == PP_DATUM_NUMBER)
 		return pp_datum_compare(&preset, value) == 0;
-	return value->kind == PP_DATUM_BOOL ? preset.truth == value->truth : value->kind == PP_DATUM_NAME && preset.text == value->text;
+	return value->kind == PP_DATUM_BOOL ? preset.truth == value->truth
+	                                    : value->kind == PP_DATUM_NAME && preset.text == value->text;
 }
 
-static bool read_given(struct pp_resolver *resolver, struct pp_section *section, const struct pp_attribute_row *row, struct pp_field *field)
+static bool read_given(struct pp_resolver *resolver, struct pp_section *section, const struct pp_attribute_row *row,
+                       struct pp_field *field)
 {
 	const struct pp_expr *expr = field->expr;
 	bool taken = false;
@@ -248,7 +261,8 @@ static bool read_given(struct pp_resolver *resolver, struct pp_section *section,
 		return taken && equals_preset(resolver, row, &field->value) ? true : refuse(resolver, row, expr);
 	if (taken)
 		return true;
-	if (*row->names && is_bare_name(expr) && expr->part_count == 1 && (row->want == PP_WANT_NAME || !is_known(field->module, expr))) {
+	if (*row->names && is_bare_name(expr) && expr->part_count == 1 &&
+	    (row->want == PP_WANT_NAME || !is_known(field->module, expr))) {
 		report_choice(resolver, row, field, expr->span, expr->text);
 		return false;
 	}
@@ -285,7 +299,8 @@ static bool is_derived_name(const struct pp_attribute_row *row, const struct pp_
 	return row == &pp_attribute_table[PP_ATTR_parallel_dp] && field->value.kind == PP_DATUM_NAME;
 }
 
-static uint8_t read_absent(struct pp_resolver *resolver, struct pp_section *section, enum pp_attribute attribute, struct pp_field *field)
+static uint8_t read_absent(struct pp_resolver *resolver, struct pp_section *section, enum pp_attribute attribute,
+                           struct pp_field *field)
 {
 	const struct pp_attribute_row *row = &pp_attribute_table[attribute];
 	bool absent = false;
@@ -339,8 +354,8 @@ void pp_section_read_all(struct pp_resolver *resolver, struct pp_section *sectio
 
 /* ---- as C values ------------------------------------------------------------------------------------------------ */
 
-bool pp_field_scaled(struct pp_resolver *resolver, struct pp_section *section, enum pp_attribute attribute, int64_t scale,
-                     uint64_t *out)
+bool pp_field_scaled(struct pp_resolver *resolver, struct pp_section *section, enum pp_attribute attribute,
+                     int64_t scale, uint64_t *out)
 {
 	*out = 0;
 	const struct pp_field *field = pp_field_read(resolver, section, attribute);
@@ -360,12 +375,13 @@ bool pp_field_scaled(struct pp_resolver *resolver, struct pp_section *section, e
 		*out = (uint64_t)real;
 		return true;
 	}
-	pp_error(resolver->diag, "E0204", pp_field_span(section, attribute), "`%s` = %s is too large", pp_attribute_table[attribute].name,
-	         pp_datum_text(resolver->arena, &field->value));
+	pp_error(resolver->diag, "E0204", pp_field_span(section, attribute), "`%s` = %s is too large",
+	         pp_attribute_table[attribute].name, pp_datum_text(resolver->arena, &field->value));
 	return false;
 }
 
-bool pp_field_whole(struct pp_resolver *resolver, struct pp_section *section, enum pp_attribute attribute, uint64_t *out)
+bool pp_field_whole(struct pp_resolver *resolver, struct pp_section *section, enum pp_attribute attribute,
+                    uint64_t *out)
 {
 	return pp_field_scaled(resolver, section, attribute, 1, out);
 }
@@ -386,16 +402,19 @@ bool pp_field_truth(struct pp_resolver *resolver, struct pp_section *section, en
 	return field != NULL;
 }
 
-bool pp_field_name(struct pp_resolver *resolver, struct pp_section *section, enum pp_attribute attribute, const char **out)
+bool pp_field_name(struct pp_resolver *resolver, struct pp_section *section, enum pp_attribute attribute,
+                   const char **out)
 {
 	const struct pp_field *field = pp_field_read(resolver, section, attribute);
-	*out = field && field->state == PP_READY && (field->value.kind == PP_DATUM_NAME || field->value.kind == PP_DATUM_STRING)
+	*out = field && field->state == PP_READY &&
+	               (field->value.kind == PP_DATUM_NAME || field->value.kind == PP_DATUM_STRING)
 	           ? field->value.text
 	           : "";
 	return field != NULL;
 }
 
-bool pp_field_choice(struct pp_resolver *resolver, struct pp_section *section, enum pp_attribute attribute, uint8_t *out)
+bool pp_field_choice(struct pp_resolver *resolver, struct pp_section *section, enum pp_attribute attribute,
+                     uint8_t *out)
 {
 	const char *word, *at = pp_attribute_table[attribute].names, *name;
 	size_t length;
@@ -409,17 +428,18 @@ bool pp_field_choice(struct pp_resolver *resolver, struct pp_section *section, e
 	return true;
 }
 
-/* ---- arguments of adamw(…) and the like ---------------------------------------------------------------------------- */
+/* ---- arguments of adamw(…) and the like ----------------------------------------------------------------------------
+ */
 
-static void take_argument(struct pp_resolver *resolver, struct pp_section *section, const struct pp_expr *arg, size_t position,
-                          const struct pp_field *field)
+static void take_argument(struct pp_resolver *resolver, struct pp_section *section, const struct pp_expr *arg,
+                          size_t position, const struct pp_field *field)
 {
 	size_t at = position;
 	if (arg->label.text) {
 		enum pp_attribute attribute = pp_schema_attribute(section->block, arg->label.text);
 		if (attribute == PP_ATTR_COUNT) {
-			struct pp_message *message = pp_error(resolver->diag, "E0101", arg->label.span, "`%s` has no argument `%.60s`", section->title,
-			                                      arg->label.text);
+			struct pp_message *message = pp_error(resolver->diag, "E0101", arg->label.span,
+			                                      "`%s` has no argument `%.60s`", section->title, arg->label.text);
 			const char *nearest = pp_schema_nearest_attribute(section->block, arg->label.text);
 			if (nearest)
 				pp_help(message, "did you mean `%s`?", nearest);
@@ -428,18 +448,20 @@ static void take_argument(struct pp_resolver *resolver, struct pp_section *secti
 		at = (size_t)(attribute - section->first);
 	}
 	if (at >= section->count) {
-		pp_error(resolver->diag, "E0206", arg->span, "`%s` takes at most %zu argument%s", section->title, section->count,
-		         section->count == 1 ? "" : "s");
+		pp_error(resolver->diag, "E0206", arg->span, "`%s` takes at most %zu argument%s", section->title,
+		         section->count, section->count == 1 ? "" : "s");
 		return;
 	}
 	struct pp_field *slot = &section->fields[at];
 	if (slot->expr) {
-		struct pp_message *message =
-		    pp_error(resolver->diag, "E0103", arg->span, "`%s` is given twice", pp_attribute_table[section->first + at].name);
+		struct pp_message *message = pp_error(resolver->diag, "E0103", arg->span, "`%s` is given twice",
+		                                      pp_attribute_table[section->first + at].name);
 		pp_label(message, slot->expr->span, "first here");
 		return;
 	}
-	*slot = (struct pp_field){.expr = arg, .name_span = arg->label.text ? arg->label.span : arg->span, .module = field->module,
+	*slot = (struct pp_field){.expr = arg,
+	                          .name_span = arg->label.text ? arg->label.span : arg->span,
+	                          .module = field->module,
 	                          .origin = field->origin};
 	if (arg->kind == PP_EXPR_ERROR)
 		slot->state = PP_FAILED;
@@ -456,7 +478,8 @@ struct pp_section *pp_section_arguments(struct pp_resolver *resolver, const stru
 	if (field->expr)
 		section->span = field->expr->span;
 	size_t position = 0;
-	for (const struct pp_expr *arg = field->expr && field->expr->kind == PP_EXPR_CALL ? field->expr->b : NULL; arg; arg = arg->next)
+	for (const struct pp_expr *arg = field->expr && field->expr->kind == PP_EXPR_CALL ? field->expr->b : NULL; arg;
+	     arg = arg->next)
 		take_argument(resolver, section, arg, position++, field);
 	return section;
 }

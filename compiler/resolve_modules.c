@@ -86,7 +86,8 @@ static bool is_labelled(const struct pp_stmt *stmt)
 	return false;
 }
 
-const struct pp_stmt *pp_module_block(struct pp_module *module, const char *kind, const struct pp_expr *path, struct pp_module **owner)
+const struct pp_stmt *pp_module_block(struct pp_module *module, const char *kind, const struct pp_expr *path,
+                                      struct pp_module **owner)
 {
 	const char *label = path->parts[0].text;
 	*owner = module;
@@ -106,16 +107,19 @@ const struct pp_stmt *pp_module_block(struct pp_module *module, const char *kind
 bool pp_module_is_base(struct pp_module *module, const struct pp_stmt *block)
 {
 	const struct pp_symbol *symbol =
-	    block->label.text ? pp_module_find(module, block_key(module->resolver, block->name.text, block->label.text)) : NULL;
+	    block->label.text ? pp_module_find(module, block_key(module->resolver, block->name.text, block->label.text))
+	                      : NULL;
 	return symbol && symbol->stmt == block && symbol->used;
 }
 
 static void mark_bases(struct pp_module *module)
 {
 	for (const struct pp_stmt *stmt = module->ast->first; stmt; stmt = stmt->next) {
-		if (stmt->kind != PP_STMT_BLOCK || !stmt->extends || stmt->extends->kind != PP_EXPR_PATH || stmt->extends->part_count != 1)
+		if (stmt->kind != PP_STMT_BLOCK || !stmt->extends || stmt->extends->kind != PP_EXPR_PATH ||
+		    stmt->extends->part_count != 1)
 			continue;
-		struct pp_symbol *base = pp_module_find(module, block_key(module->resolver, stmt->name.text, stmt->extends->text));
+		struct pp_symbol *base =
+		    pp_module_find(module, block_key(module->resolver, stmt->name.text, stmt->extends->text));
 		if (base && base->stmt != stmt)
 			base->used = true;
 	}
@@ -155,14 +159,17 @@ static void check_reserved(struct pp_resolver *resolver, const struct pp_stmt *s
 {
 	if (!is_reserved(stmt->name.text))
 		return;
-	struct pp_message *message =
-	    pp_error(resolver->diag, "E0112", stmt->name.span, "`%s` has a meaning of its own and cannot be redefined", stmt->name.text);
-	pp_help(message, "r p v m are ranks, stages and microbatches, F B I W actions, bubble and the like metrics: take another name");
+	struct pp_message *message = pp_error(resolver->diag, "E0112", stmt->name.span,
+	                                      "`%s` has a meaning of its own and cannot be redefined", stmt->name.text);
+	pp_help(
+	    message,
+	    "r p v m are ranks, stages and microbatches, F B I W actions, bubble and the like metrics: take another name");
 }
 
 /* ---- imports ---------------------------------------------------------------------------------------------- */
 
-static struct pp_module *load(struct pp_resolver *resolver, const struct pp_ast *ast, const char *path, struct pp_module *importer);
+static struct pp_module *load(struct pp_resolver *resolver, const struct pp_ast *ast, const char *path,
+                              struct pp_module *importer);
 
 static const char *folder_of(struct pp_resolver *resolver, const char *path)
 {
@@ -181,7 +188,8 @@ static const char *find_file(struct pp_module *module, const char *name, char **
 {
 	struct pp_resolver *resolver = module->resolver;
 	const struct pp_resolve_options *options = resolver->options;
-	const char *path = name[0] == '/' ? name : pp_arena_printf(resolver->arena, "%s%s", folder_of(resolver, module->path), name);
+	const char *path =
+	    name[0] == '/' ? name : pp_arena_printf(resolver->arena, "%s%s", folder_of(resolver, module->path), name);
 	if (try_file(resolver, path, text, length))
 		return path;
 	for (size_t i = 0; name[0] != '/' && i < options->folder_count; i++) {
@@ -219,8 +227,10 @@ static struct pp_module *import_file(struct pp_module *importer, const struct pp
 	size_t length;
 	const char *path = find_file(importer, stmt->value->text, &text, &length);
 	if (!path) {
-		struct pp_message *message = pp_error(resolver->diag, "E0115", stmt->value->span, "cannot find `%s`", stmt->value->text);
-		pp_help(message, "it is looked for beside this file, then in the folders given by -I, then in the compiler's library");
+		struct pp_message *message =
+		    pp_error(resolver->diag, "E0115", stmt->value->span, "cannot find `%s`", stmt->value->text);
+		pp_help(message,
+		        "it is looked for beside this file, then in the folders given by -I, then in the compiler's library");
 		return NULL;
 	}
 	path = pp_intern_z(resolver->strings, path);
@@ -233,7 +243,8 @@ static struct pp_module *import_file(struct pp_module *importer, const struct pp
 		report_cycle(importer, stmt, found);
 		return NULL;
 	}
-	const struct pp_source *source = resolver->module_count < MOST_MODULES ? pp_sources_add(resolver->sources, path, text, length) : NULL;
+	const struct pp_source *source =
+	    resolver->module_count < MOST_MODULES ? pp_sources_add(resolver->sources, path, text, length) : NULL;
 	if (!source) {
 		pp_error(resolver->diag, "E0115", stmt->value->span, "`%s`: too many or too large files", stmt->value->text);
 		return NULL;
@@ -258,7 +269,8 @@ static void add_import(struct pp_module *module, const struct pp_stmt *stmt)
 	if (stmt->name.text) /* a file that was not found keeps its alias, so that uses of it are not reported too */
 		add_symbol(module, stmt->name.text, stmt, target);
 	else
-		*PP_PUSH(module->resolver->arena, &module->open, &module->open_count, &module->open_capacity, struct pp_module *) = target;
+		*PP_PUSH(module->resolver->arena, &module->open, &module->open_count, &module->open_capacity,
+		         struct pp_module *) = target;
 }
 
 /* ---- files -------------------------------------------------------------------------------------------------- */
@@ -267,7 +279,8 @@ static void add_block(struct pp_module *module, const struct pp_stmt *stmt)
 {
 	struct pp_resolver *resolver = module->resolver;
 	if (pp_schema_block(stmt->name.text, "") == PP_BLOCK_COUNT) {
-		struct pp_message *message = pp_error(resolver->diag, "E0101", stmt->name.span, "unknown block `%.60s`", stmt->name.text);
+		struct pp_message *message =
+		    pp_error(resolver->diag, "E0101", stmt->name.span, "unknown block `%.60s`", stmt->name.text);
 		const char *nearest = pp_schema_nearest_block("", stmt->name.text);
 		if (nearest)
 			pp_help(message, "did you mean `%s`?", nearest);
@@ -276,14 +289,14 @@ static void add_block(struct pp_module *module, const struct pp_stmt *stmt)
 		return;
 	}
 	if (module->importer && !is_labelled(stmt)) {
-		struct pp_message *message =
-		    pp_error(resolver->diag, "E0115", stmt->name.span, "an imported file cannot hold a `%s` block", stmt->name.text);
+		struct pp_message *message = pp_error(resolver->diag, "E0115", stmt->name.span,
+		                                      "an imported file cannot hold a `%s` block", stmt->name.text);
 		pp_help(message, "it may hold param, let, gpu, cluster, model and schedule");
 		return;
 	}
 	if (stmt->label.text && pp_block_table[pp_schema_block(stmt->name.text, "")].label == PP_NO_LABEL) {
-		struct pp_message *message =
-		    pp_error(resolver->diag, "E0113", stmt->label.span, "`%s` takes no name, got `%.60s`", stmt->name.text, stmt->label.text);
+		struct pp_message *message = pp_error(resolver->diag, "E0113", stmt->label.span,
+		                                      "`%s` takes no name, got `%.60s`", stmt->name.text, stmt->label.text);
 		pp_help(message, "write `%s { … }`", stmt->name.text);
 	}
 	bool labelled = is_labelled(stmt);
@@ -307,24 +320,37 @@ static void add_stmt(struct pp_module *module, const struct pp_stmt *stmt)
 			pp_help(pp_error(resolver->diag, "E0115", stmt->span, "an imported file cannot hold an `assert`"),
 			        "it may hold param, let, gpu, cluster, model and schedule");
 		else
-			*PP_PUSH(resolver->arena, &resolver->asserts, &resolver->assert_count, &resolver->assert_capacity, struct pp_assertion) =
-			    (struct pp_assertion){stmt, &module->scope};
+			*PP_PUSH(resolver->arena, &resolver->asserts, &resolver->assert_count, &resolver->assert_capacity,
+			         struct pp_assertion) = (struct pp_assertion){stmt, &module->scope};
 		break;
 	case PP_STMT_BLOCK:
 		add_block(module, stmt);
 		break;
-	case PP_STMT_ATTRIBUTE: case PP_STMT_BOUND: case PP_STMT_OVERLAP: case PP_STMT_LAYER: case PP_STMT_FOR: case PP_STMT_REPEAT:
-	case PP_STMT_PIN: case PP_STMT_PAIR: case PP_STMT_APART: case PP_STMT_SPLIT: case PP_STMT_ORDER: case PP_STMT_LIMIT:
-	case PP_STMT_PREFER: case PP_STMT_ERROR:
+	case PP_STMT_ATTRIBUTE:
+	case PP_STMT_BOUND:
+	case PP_STMT_OVERLAP:
+	case PP_STMT_LAYER:
+	case PP_STMT_FOR:
+	case PP_STMT_REPEAT:
+	case PP_STMT_PIN:
+	case PP_STMT_PAIR:
+	case PP_STMT_APART:
+	case PP_STMT_SPLIT:
+	case PP_STMT_ORDER:
+	case PP_STMT_LIMIT:
+	case PP_STMT_PREFER:
+	case PP_STMT_ERROR:
 		break;
 	}
 }
 
-static struct pp_module *load(struct pp_resolver *resolver, const struct pp_ast *ast, const char *path, struct pp_module *importer)
+static struct pp_module *load(struct pp_resolver *resolver, const struct pp_ast *ast, const char *path,
+                              struct pp_module *importer)
 {
 	struct pp_module *module = PP_NEW(resolver->arena, struct pp_module);
 	*module = (struct pp_module){.resolver = resolver, .ast = ast, .path = path, .importer = importer, .loading = true};
-	*PP_PUSH(resolver->arena, &resolver->modules, &resolver->module_count, &resolver->module_capacity, struct pp_module *) = module;
+	*PP_PUSH(resolver->arena, &resolver->modules, &resolver->module_count, &resolver->module_capacity,
+	         struct pp_module *) = module;
 	pp_module_scope(module);
 	for (const struct pp_stmt *stmt = ast->first; stmt; stmt = stmt->next)
 		add_stmt(module, stmt);

@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-const char *const pp_metric_name[PP_METRIC_COUNT] = {"bubble", "span_bubble", "time_per_step", "peak_memory", "mfu", "imbalance"};
+const char *const pp_metric_name[PP_METRIC_COUNT] = {"bubble",      "span_bubble", "time_per_step",
+                                                     "peak_memory", "mfu",         "imbalance"};
 
 /* ---- walking ------------------------------------------------------------------------------------------------- */
 
@@ -17,7 +18,7 @@ struct bound {
 struct walk {
 	struct pp_resolver *resolver;
 	struct pp_module *module;
-	bool check; /* report unknown names; else only mark */
+	bool check;  /* report unknown names; else only mark */
 	bool policy; /* counters F B I W mem exist */
 };
 
@@ -45,21 +46,25 @@ static void report_unknown(struct walk *walk, const struct pp_expr *path)
 	for (size_t i = 0; i < walk->module->count && count < 250; i++)
 		if (walk->module->symbols[i].stmt->kind != PP_STMT_BLOCK)
 			names[count++] = walk->module->symbols[i].key;
-	struct pp_message *message = pp_error(walk->resolver->diag, "E0110", path->span, "unknown name `%.60s`", path->text);
+	struct pp_message *message =
+	    pp_error(walk->resolver->diag, "E0110", path->span, "unknown name `%.60s`", path->text);
 	const char *nearest = pp_nearest(path->text, names, count);
 	if (nearest)
 		pp_help(message, "did you mean `%s`?", nearest);
 	else
-		pp_help(message, "a schedule knows r (rank), p (ranks), v (stages on the rank), m (microbatches), loop variables, params and lets");
+		pp_help(message, "a schedule knows r (rank), p (ranks), v (stages on the rank), m (microbatches), loop "
+		                 "variables, params and lets");
 }
 
 static bool is_attribute(const struct pp_expr *path)
 {
 	size_t length = (size_t)(strrchr(path->text, '.') - path->text);
-	static const char *const titles[] = {"model", "cluster", "cluster.gpu", "cluster.gpu.flops", "cluster.intra", "cluster.inter",
-	                                     "parallel", "stages", "schedule", "train", "run"};
-	static const enum pp_block blocks[] = {PP_BLOCK_model, PP_BLOCK_cluster, PP_BLOCK_gpu, PP_BLOCK_flops, PP_BLOCK_link, PP_BLOCK_link,
-	                                       PP_BLOCK_parallel, PP_BLOCK_stages, PP_BLOCK_schedule, PP_BLOCK_train, PP_BLOCK_run};
+	static const char *const titles[] = {"model",         "cluster",       "cluster.gpu", "cluster.gpu.flops",
+	                                     "cluster.intra", "cluster.inter", "parallel",    "stages",
+	                                     "schedule",      "train",         "run"};
+	static const enum pp_block blocks[] = {PP_BLOCK_model,    PP_BLOCK_cluster, PP_BLOCK_gpu,      PP_BLOCK_flops,
+	                                       PP_BLOCK_link,     PP_BLOCK_link,    PP_BLOCK_parallel, PP_BLOCK_stages,
+	                                       PP_BLOCK_schedule, PP_BLOCK_train,   PP_BLOCK_run};
 	for (size_t i = 0; i < sizeof(titles) / sizeof(titles[0]); i++)
 		if (strlen(titles[i]) == length && memcmp(titles[i], path->text, length) == 0)
 			return pp_schema_attribute(blocks[i], path->parts[path->part_count - 1].text) != PP_ATTR_COUNT;
@@ -202,7 +207,8 @@ void pp_names_check_schedules(struct pp_resolver *resolver)
 			check_schedule(resolver, resolver->main, stmt);
 }
 
-/* ---- metrics ------------------------------------------------------------------------------------------------------ */
+/* ---- metrics ------------------------------------------------------------------------------------------------------
+ */
 
 static bool is_metric(const char *name)
 {

@@ -1,5 +1,5 @@
-/* Params and lets: values from -D or defaults, types, ranges, cycles (E0104 to E0108); and the scope of a file, which also
- * answers `block.attribute`. */
+/* Params and lets: values from -D or defaults, types, ranges, cycles (E0104 to E0108); and the scope of a file, which
+ * also answers `block.attribute`. */
 #include "resolver.h"
 
 #include <assert.h>
@@ -15,12 +15,14 @@ void pp_report_cycle(struct pp_resolver *resolver, struct pp_span span, const vo
 	unsigned length = 0;
 	for (const struct pp_progress *at = resolver->progress; at; at = at->below) {
 		if (length < LONGEST_CHAIN || at->what == what)
-			chain = pp_arena_printf(resolver->arena, "%s -> %s%s", at->title, length > LONGEST_CHAIN ? "… -> " : "", chain);
+			chain =
+			    pp_arena_printf(resolver->arena, "%s -> %s%s", at->title, length > LONGEST_CHAIN ? "… -> " : "", chain);
 		length++;
 		if (at->what == what)
 			break;
 	}
-	pp_help(pp_error(resolver->diag, "E0107", span, "`%s` depends on itself: %s", title, chain), "give one of them a value of its own");
+	pp_help(pp_error(resolver->diag, "E0107", span, "`%s` depends on itself: %s", title, chain),
+	        "give one of them a value of its own");
 }
 
 /* ---- types --------------------------------------------------------------------------------------------- */
@@ -31,8 +33,9 @@ struct type {
 };
 
 static const struct type types[] = {
-    {"int", PP_WANT_WHOLE}, {"real", PP_WANT_NUMBER}, {"bool", PP_WANT_TRUTH}, {"string", PP_WANT_STRING}, {"name", PP_WANT_NAME},
-    {"bytes", PP_WANT_BYTES}, {"rate", PP_WANT_RATE}, {"time", PP_WANT_TIME}, {"work", PP_WANT_WORK}, {"speed", PP_WANT_SPEED},
+    {"int", PP_WANT_WHOLE}, {"real", PP_WANT_NUMBER}, {"bool", PP_WANT_TRUTH}, {"string", PP_WANT_STRING},
+    {"name", PP_WANT_NAME}, {"bytes", PP_WANT_BYTES}, {"rate", PP_WANT_RATE},  {"time", PP_WANT_TIME},
+    {"work", PP_WANT_WORK}, {"speed", PP_WANT_SPEED},
 };
 
 enum { TYPE_COUNT = sizeof(types) / sizeof(types[0]) };
@@ -52,7 +55,8 @@ static bool check_type_name(struct pp_resolver *resolver, const struct pp_stmt *
 	const char *names[TYPE_COUNT];
 	for (int i = 0; i < TYPE_COUNT; i++)
 		names[i] = types[i].name;
-	struct pp_message *message = pp_error(resolver->diag, "E0207", param->type.span, "unknown type `%.60s`", param->type.text);
+	struct pp_message *message =
+	    pp_error(resolver->diag, "E0207", param->type.span, "unknown type `%.60s`", param->type.text);
 	const char *nearest = pp_nearest(param->type.text, names, TYPE_COUNT);
 	if (nearest)
 		pp_help(message, "did you mean `%s`?", nearest);
@@ -61,7 +65,8 @@ static bool check_type_name(struct pp_resolver *resolver, const struct pp_stmt *
 	return false;
 }
 
-static bool fits_type(struct pp_eval *eval, const struct pp_expr *expr, const char *what, enum pp_want want, struct pp_datum *value)
+static bool fits_type(struct pp_eval *eval, const struct pp_expr *expr, const char *what, enum pp_want want,
+                      struct pp_datum *value)
 {
 	const char *wanted = NULL;
 	int64_t whole;
@@ -83,7 +88,12 @@ static bool fits_type(struct pp_eval *eval, const struct pp_expr *expr, const ch
 	case PP_WANT_LIST:
 		wanted = value->kind == PP_DATUM_LIST ? NULL : "a list";
 		break;
-	case PP_WANT_NUMBER: case PP_WANT_BYTES: case PP_WANT_RATE: case PP_WANT_TIME: case PP_WANT_WORK: case PP_WANT_SPEED:
+	case PP_WANT_NUMBER:
+	case PP_WANT_BYTES:
+	case PP_WANT_RATE:
+	case PP_WANT_TIME:
+	case PP_WANT_WORK:
+	case PP_WANT_SPEED:
 		if (value->kind != PP_DATUM_NUMBER || !pp_dimension_equal(value->dimension, pp_want_dimension(want)))
 			wanted = pp_dimension_noun(pp_want_dimension(want));
 		break;
@@ -102,17 +112,21 @@ static void report_no_param(struct pp_resolver *resolver, const char *define, co
 	for (size_t i = 0; i < resolver->main->count; i++)
 		if (resolver->main->symbols[i].stmt->kind == PP_STMT_PARAM)
 			names[count++] = resolver->main->symbols[i].key;
-	struct pp_message *message = pp_error(resolver->diag, "E0104", PP_NO_SPAN, "-D %.80s: there is no parameter `%.60s`", define, name);
+	struct pp_message *message =
+	    pp_error(resolver->diag, "E0104", PP_NO_SPAN, "-D %.80s: there is no parameter `%.60s`", define, name);
 	const char *nearest = pp_nearest(name, names, count);
 	if (nearest)
 		pp_help(message, "did you mean `%s`?", nearest);
 	else if (count == 0)
-		pp_help(message, "this file has no parameters; write `param %.60s = …` at its top, or use --set block.attribute=value", name);
+		pp_help(message,
+		        "this file has no parameters; write `param %.60s = …` at its top, or use --set block.attribute=value",
+		        name);
 	else
 		pp_help(message, "parameters are stated by `param NAME = DEFAULT` in the file");
 }
 
-static void read_define(struct pp_resolver *resolver, const char *define, const char *name, struct pp_symbol *symbol, const char *value)
+static void read_define(struct pp_resolver *resolver, const char *define, const char *name, struct pp_symbol *symbol,
+                        const char *value)
 {
 	const struct type *type = type_of(symbol->stmt);
 	symbol->origin = PP_ORIGIN_DEFINE;
@@ -124,7 +138,8 @@ static void read_define(struct pp_resolver *resolver, const char *define, const 
 	const struct pp_source *source = pp_sources_add(resolver->sources, "-D", text, strlen(text));
 	size_t before = pp_diag_errors(resolver->diag);
 	const struct pp_ast *ast = source ? pp_parse(resolver->arena, resolver->strings, source, resolver->diag) : NULL;
-	bool one = ast && ast->first && !ast->first->next && ast->first->kind == PP_STMT_LET && ast->first->name.text == symbol->key;
+	bool one = ast && ast->first && !ast->first->next && ast->first->kind == PP_STMT_LET &&
+	           ast->first->name.text == symbol->key;
 	if (pp_diag_errors(resolver->diag) != before || !one) {
 		if (pp_diag_errors(resolver->diag) == before)
 			pp_error(resolver->diag, "E0104", PP_NO_SPAN, "-D %.80s: the value is not one expression", define);
@@ -161,7 +176,8 @@ void pp_params_define(struct pp_resolver *resolver)
 /* ---- values ------------------------------------------------------------------------------------------------ */
 
 /* Evaluate in the scope of a module, and as part of whatever is being evaluated now. */
-static bool eval_in(struct pp_eval *eval, const struct pp_scope *scope, const struct pp_expr *expr, struct pp_datum *out)
+static bool eval_in(struct pp_eval *eval, const struct pp_scope *scope, const struct pp_expr *expr,
+                    struct pp_datum *out)
 {
 	const struct pp_scope *before = eval->scope;
 	eval->scope = scope;
@@ -170,7 +186,8 @@ static bool eval_in(struct pp_eval *eval, const struct pp_scope *scope, const st
 	return ok;
 }
 
-static bool in_list(struct pp_eval *eval, struct pp_module *module, const struct pp_expr *list, const struct pp_datum *value, bool *inside)
+static bool in_list(struct pp_eval *eval, struct pp_module *module, const struct pp_expr *list,
+                    const struct pp_datum *value, bool *inside)
 {
 	struct pp_datum all;
 	if (value->kind == PP_DATUM_NAME) { /* items are bare names */
@@ -184,15 +201,16 @@ static bool in_list(struct pp_eval *eval, struct pp_module *module, const struct
 		const struct pp_datum *item = &all.items[i];
 		if (item->kind != value->kind)
 			continue;
-		*inside = item->kind == PP_DATUM_NUMBER ? pp_dimension_equal(item->dimension, value->dimension) && pp_datum_compare(item, value) == 0
+		*inside = item->kind == PP_DATUM_NUMBER
+		              ? pp_dimension_equal(item->dimension, value->dimension) && pp_datum_compare(item, value) == 0
 		          : item->kind == PP_DATUM_BOOL ? item->truth == value->truth
 		                                        : strcmp(item->text, value->text) == 0;
 	}
 	return true;
 }
 
-static bool in_limits(struct pp_eval *eval, struct pp_module *module, const struct pp_expr *range, const struct pp_datum *value,
-                      bool *inside)
+static bool in_limits(struct pp_eval *eval, struct pp_module *module, const struct pp_expr *range,
+                      const struct pp_datum *value, bool *inside)
 {
 	struct pp_datum limits;
 	if (!eval_in(eval, &module->scope, range, &limits))
@@ -205,8 +223,8 @@ static bool in_limits(struct pp_eval *eval, struct pp_module *module, const stru
 	return true;
 }
 
-static bool check_param_range(struct pp_resolver *resolver, struct pp_eval *eval, struct pp_module *module, const struct pp_symbol *symbol,
-                              struct pp_span span, const struct pp_datum *value)
+static bool check_param_range(struct pp_resolver *resolver, struct pp_eval *eval, struct pp_module *module,
+                              const struct pp_symbol *symbol, struct pp_span span, const struct pp_datum *value)
 {
 	const struct pp_expr *range = symbol->stmt->range;
 	bool inside = false;
@@ -231,8 +249,8 @@ static bool is_bare_name(const struct pp_expr *expr)
 	return expr->kind == PP_EXPR_PATH && expr->part_count == 1;
 }
 
-static bool read_param(struct pp_resolver *resolver, struct pp_eval *eval, struct pp_module *module, struct pp_symbol *symbol,
-                       struct pp_datum *out)
+static bool read_param(struct pp_resolver *resolver, struct pp_eval *eval, struct pp_module *module,
+                       struct pp_symbol *symbol, struct pp_datum *out)
 {
 	const struct pp_stmt *stmt = symbol->stmt;
 	const struct type *type = type_of(stmt);
@@ -245,7 +263,8 @@ static bool read_param(struct pp_resolver *resolver, struct pp_eval *eval, struc
 		return check_param_range(resolver, eval, module, symbol, span, out);
 	}
 	if (!expr) {
-		struct pp_message *message = pp_error(resolver->diag, "E0105", stmt->name.span, "parameter `%s` has no default", symbol->key);
+		struct pp_message *message =
+		    pp_error(resolver->diag, "E0105", stmt->name.span, "parameter `%s` has no default", symbol->key);
 		pp_help(message, "pass -D %s=VALUE, or write a default after it", symbol->key);
 		return false;
 	}
@@ -259,14 +278,15 @@ static bool read_param(struct pp_resolver *resolver, struct pp_eval *eval, struc
 	struct pp_datum preset;
 	if (!type && symbol->given && stmt->value && eval_in(eval, &module->scope, stmt->value, &preset) &&
 	    (preset.kind != out->kind || !pp_dimension_equal(preset.dimension, out->dimension))) {
-		pp_eval_mismatch(eval, expr, what, pp_arena_printf(resolver->arena, "%s like its default", pp_datum_noun(&preset)), out);
+		pp_eval_mismatch(eval, expr, what,
+		                 pp_arena_printf(resolver->arena, "%s like its default", pp_datum_noun(&preset)), out);
 		return false;
 	}
 	return check_param_range(resolver, eval, module, symbol, span, out);
 }
 
-enum pp_lookup pp_symbol_read(struct pp_resolver *resolver, struct pp_eval *eval, struct pp_module *module, struct pp_symbol *symbol,
-                              const struct pp_expr *path, struct pp_datum *out)
+enum pp_lookup pp_symbol_read(struct pp_resolver *resolver, struct pp_eval *eval, struct pp_module *module,
+                              struct pp_symbol *symbol, const struct pp_expr *path, struct pp_datum *out)
 {
 	if (symbol->state == PP_READING) {
 		pp_report_cycle(resolver, path ? path->span : symbol->stmt->name.span, symbol, symbol->key);
@@ -312,7 +332,8 @@ void pp_params_report_unused(struct pp_resolver *resolver)
 		const struct pp_symbol *symbol = &resolver->main->symbols[i];
 		if (symbol->stmt->kind != PP_STMT_PARAM || symbol->used)
 			continue;
-		struct pp_message *message = pp_error(resolver->diag, "E0108", symbol->stmt->name.span, "parameter `%s` is never used", symbol->key);
+		struct pp_message *message =
+		    pp_error(resolver->diag, "E0108", symbol->stmt->name.span, "parameter `%s` is never used", symbol->key);
 		pp_help(message, "remove it, or use it in an attribute");
 	}
 }
@@ -339,8 +360,8 @@ static enum pp_lookup read_attribute(struct pp_resolver *resolver, const struct 
 	const struct pp_name *last = &path->parts[path->part_count - 1];
 	enum pp_attribute attribute = pp_schema_attribute(section->block, last->text);
 	if (attribute == PP_ATTR_COUNT) {
-		struct pp_message *message =
-		    pp_error(resolver->diag, "E0101", last->span, "unknown attribute `%.60s` in `%s`", last->text, section->title);
+		struct pp_message *message = pp_error(resolver->diag, "E0101", last->span, "unknown attribute `%.60s` in `%s`",
+		                                      last->text, section->title);
 		const char *nearest = pp_schema_nearest_attribute(section->block, last->text);
 		if (nearest)
 			pp_help(message, "did you mean `%s`?", nearest);
@@ -371,8 +392,9 @@ static enum pp_lookup lookup(void *context, struct pp_eval *eval, const struct p
 	}
 	if (!symbol || (symbol->stmt->kind != PP_STMT_PARAM && symbol->stmt->kind != PP_STMT_LET))
 		return PP_LOOKUP_NONE;
-	return symbol->stmt->kind == PP_STMT_LET && !symbol->stmt->value ? PP_LOOKUP_FAILED
-	                                                                  : pp_symbol_read(module->resolver, eval, owner, symbol, path, out);
+	return symbol->stmt->kind == PP_STMT_LET && !symbol->stmt->value
+	           ? PP_LOOKUP_FAILED
+	           : pp_symbol_read(module->resolver, eval, owner, symbol, path, out);
 }
 
 static size_t list_names(void *context, const char **names, size_t room)

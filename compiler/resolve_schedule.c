@@ -46,7 +46,8 @@ static const char *written_names(struct pp_resolver *resolver)
 static void report_unknown(struct pp_resolver *resolver, const struct choice *choice)
 {
 	const char *written = written_names(resolver), *from = pp_span_known(choice->span) ? "" : "--schedule: ";
-	struct pp_message *message = pp_error(resolver->diag, "E0207", choice->span, "%sthere is no schedule `%.60s`", from, choice->name);
+	struct pp_message *message =
+	    pp_error(resolver->diag, "E0207", choice->span, "%sthere is no schedule `%.60s`", from, choice->name);
 	const char *nearest = pp_schema_nearest_policy(choice->name);
 	for (const struct pp_stmt *stmt = resolver->main->ast->first; stmt; stmt = stmt->next) {
 		const char *name = is_schedule(stmt) ? name_of(stmt) : NULL;
@@ -90,8 +91,8 @@ static bool choose(struct pp_resolver *resolver, struct choice *choice)
 		message = pp_error(resolver->diag, "E0111", pp_module_end(resolver->main), "there is no `schedule` block");
 		pp_help(message, "write `schedule 1f1b`");
 	} else {
-		message = pp_error(resolver->diag, "E0111", only->name.span, "there are %zu schedules (%s) and none is chosen", count,
-		                   written_names(resolver));
+		message = pp_error(resolver->diag, "E0111", only->name.span, "there are %zu schedules (%s) and none is chosen",
+		                   count, written_names(resolver));
 		pp_help(message, "write `run { schedule = %s }`, or pass --schedule %s", name_of(only), name_of(only));
 	}
 	return false;
@@ -126,14 +127,16 @@ static bool use_policy(struct pp_resolver *resolver, const char *name, struct pp
 /* Features of a written schedule that are refused: at most one message. */
 static bool refuse_parts(struct pp_resolver *resolver, const struct pp_stmt *schedule)
 {
-	const struct pp_stmt *policy = find_in_body(schedule, PP_STMT_BLOCK, "policy"), *overlap = find_in_body(schedule, PP_STMT_OVERLAP, NULL);
+	const struct pp_stmt *policy = find_in_body(schedule, PP_STMT_BLOCK, "policy"),
+	                     *overlap = find_in_body(schedule, PP_STMT_OVERLAP, NULL);
 	if (schedule->from.text) {
 		pp_help(pp_not_yet(resolver, pp_span_join(schedule->from.span, schedule->from_text.span), "`schedule … from`"),
 		        "write the rows: `order { … }`");
 		return true;
 	}
 	if (policy)
-		pp_help(pp_not_yet(resolver, policy->name.span, "`policy` in `schedule`"), "write the rows: `order for r { … }`");
+		pp_help(pp_not_yet(resolver, policy->name.span, "`policy` in `schedule`"),
+		        "write the rows: `order for r { … }`");
 	else if (overlap)
 		pp_not_yet(resolver, overlap->span, "`overlap`");
 	return policy || overlap;
@@ -153,14 +156,16 @@ static void use_written(struct pp_resolver *resolver, const struct pp_stmt *sche
 		else
 			base_policy = schedule->extends->text;
 	}
-	bool own = find_in_body(schedule, PP_STMT_ORDER, NULL) || find_in_body(schedule, PP_STMT_BLOCK, "policy") || schedule->from.text;
+	bool own = find_in_body(schedule, PP_STMT_ORDER, NULL) || find_in_body(schedule, PP_STMT_BLOCK, "policy") ||
+	           schedule->from.text;
 	pp_section_fill(resolver, section, schedule, module, base != NULL);
 	section->stmt = schedule;
 	section->span = schedule->label.text ? schedule->label.span : schedule->name.span;
 	if (refuse_parts(resolver, schedule) || (base && refuse_parts(resolver, base)))
 		return;
 	if (own && schedule->label.text && pp_schema_policy(schedule->label.text, &status)) {
-		pp_help(pp_error(resolver->diag, "E0103", schedule->label.span, "`%s` is a schedule of the library", schedule->label.text),
+		pp_help(pp_error(resolver->diag, "E0103", schedule->label.span, "`%s` is a schedule of the library",
+		                 schedule->label.text),
 		        "give yours another name");
 		return;
 	}
@@ -173,8 +178,9 @@ static void use_written(struct pp_resolver *resolver, const struct pp_stmt *sche
 	else if (schedule->label.text)
 		use_policy(resolver, schedule->label.text, schedule->label.span);
 	else
-		pp_help(pp_error(resolver->diag, "E0111", schedule->name.span, "this schedule has neither a name nor an `order`"),
-		        "write `schedule 1f1b`, or `schedule mine { order { … } }`");
+		pp_help(
+		    pp_error(resolver->diag, "E0111", schedule->name.span, "this schedule has neither a name nor an `order`"),
+		    "write `schedule 1f1b`, or `schedule mine { order { … } }`");
 	if (resolver->out->policy)
 		pp_section_read_all(resolver, section);
 	else if (resolver->out->schedule)
@@ -196,7 +202,8 @@ void pp_schedule_choose(struct pp_resolver *resolver)
 		use_policy(resolver, choice.name, choice.span);
 }
 
-/* ---- the scope of its rows ------------------------------------------------------------------------------------------ */
+/* ---- the scope of its rows ------------------------------------------------------------------------------------------
+ */
 
 static enum pp_lookup lookup(void *context, struct pp_eval *eval, const struct pp_expr *path, struct pp_datum *out)
 {
@@ -235,6 +242,6 @@ void pp_resolve_schedule(struct pp_resolver *resolver)
 	resolver->out->scope = counts;
 	for (const struct pp_stmt *at = resolver->out->schedule ? resolver->out->schedule->body : NULL; at; at = at->next)
 		if (at->kind == PP_STMT_ASSERT)
-			*PP_PUSH(resolver->arena, &resolver->asserts, &resolver->assert_count, &resolver->assert_capacity, struct pp_assertion) =
-			    (struct pp_assertion){at, counts};
+			*PP_PUSH(resolver->arena, &resolver->asserts, &resolver->assert_count, &resolver->assert_capacity,
+			         struct pp_assertion) = (struct pp_assertion){at, counts};
 }

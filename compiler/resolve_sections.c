@@ -8,7 +8,8 @@
 struct pp_section *pp_section_make(struct pp_resolver *resolver, enum pp_block block, const char *title)
 {
 	struct pp_section *section = PP_NEW(resolver->arena, struct pp_section);
-	*section = (struct pp_section){.block = block, .title = title, .module = resolver->main, .span = pp_module_end(resolver->main)};
+	*section = (struct pp_section){
+	    .block = block, .title = title, .module = resolver->main, .span = pp_module_end(resolver->main)};
 	section->first = pp_schema_first(block, &section->count);
 	section->fields = PP_NEW_ARRAY(resolver->arena, struct pp_field, section->count);
 	for (size_t i = 0; i < section->count; i++)
@@ -31,8 +32,8 @@ struct pp_message *pp_not_yet(struct pp_resolver *resolver, struct pp_span span,
 static void report_unknown(struct pp_resolver *resolver, struct pp_section *section, const struct pp_stmt *stmt)
 {
 	const char *name = stmt->name.text;
-	struct pp_message *message = pp_error(resolver->diag, "E0101", stmt->name.span, "unknown attribute `%.60s` in `%s`", name,
-	                                      pp_block_table[section->block].name);
+	struct pp_message *message = pp_error(resolver->diag, "E0101", stmt->name.span, "unknown attribute `%.60s` in `%s`",
+	                                      name, pp_block_table[section->block].name);
 	const char *nearest = pp_schema_nearest_attribute(section->block, name);
 	if (nearest) {
 		struct pp_field *meant = pp_field_of(section, pp_schema_attribute(section->block, nearest));
@@ -51,8 +52,8 @@ static void report_unknown(struct pp_resolver *resolver, struct pp_section *sect
 	pp_help(message, "`%s` is not an attribute of any block", name);
 }
 
-static void take_attribute(struct pp_resolver *resolver, struct pp_section *section, const struct pp_stmt *stmt, struct pp_module *module,
-                           enum pp_origin origin, const struct pp_stmt *body)
+static void take_attribute(struct pp_resolver *resolver, struct pp_section *section, const struct pp_stmt *stmt,
+                           struct pp_module *module, enum pp_origin origin, const struct pp_stmt *body)
 {
 	enum pp_attribute attribute = pp_schema_attribute(section->block, stmt->name.text);
 	if (attribute == PP_ATTR_COUNT) {
@@ -60,22 +61,25 @@ static void take_attribute(struct pp_resolver *resolver, struct pp_section *sect
 		return;
 	}
 	struct pp_field *field = &section->fields[attribute - section->first];
-	if (field->expr && origin == PP_ORIGIN_FILE && pp_span_known(field->name_span) && field->name_span.start >= body->span.start &&
-	    field->name_span.end <= body->span.end) {
-		struct pp_message *message = pp_error(resolver->diag, "E0103", stmt->name.span, "`%s` is set twice", stmt->name.text);
+	if (field->expr && origin == PP_ORIGIN_FILE && pp_span_known(field->name_span) &&
+	    field->name_span.start >= body->span.start && field->name_span.end <= body->span.end) {
+		struct pp_message *message =
+		    pp_error(resolver->diag, "E0103", stmt->name.span, "`%s` is set twice", stmt->name.text);
 		pp_label(message, field->name_span, "first here");
 		pp_help(message, "keep one of the two");
 		return;
 	}
 	bool bounded = attribute == PP_ATTR_schedule_memory;
 	if (bounded != (stmt->kind == PP_STMT_BOUND) || (bounded && stmt->op != PP_LE)) {
-		struct pp_message *message = pp_error(resolver->diag, "E0113", stmt->name.span, "`%s` takes `%s`", stmt->name.text, bounded ? "<=" : "=");
+		struct pp_message *message = pp_error(resolver->diag, "E0113", stmt->name.span, "`%s` takes `%s`",
+		                                      stmt->name.text, bounded ? "<=" : "=");
 		pp_help(message, "write `%s %s …`", stmt->name.text, bounded ? "<=" : "=");
 		return;
 	}
 	if (field->expr && field->origin == PP_ORIGIN_SET && origin != PP_ORIGIN_SET)
 		return;
-	*field = (struct pp_field){.expr = stmt->value, .name_span = stmt->name.span, .module = module, .origin = (uint8_t)origin};
+	*field = (struct pp_field){
+	    .expr = stmt->value, .name_span = stmt->name.span, .module = module, .origin = (uint8_t)origin};
 	if (!stmt->value || stmt->value->kind == PP_EXPR_ERROR)
 		field->state = PP_FAILED;
 }
@@ -88,8 +92,8 @@ struct place {
 };
 
 static const struct place places[] = {
-    {PP_STMT_LAYER, "layer", "model"}, {PP_STMT_FOR, "for", "model"}, {PP_STMT_REPEAT, "repeat", "model"},
-    {PP_STMT_PIN, "pin", "stages"}, {PP_STMT_PAIR, "pair", "stages"}, {PP_STMT_APART, "apart", "stages"},
+    {PP_STMT_LAYER, "layer", "model"},  {PP_STMT_FOR, "for", "model"},        {PP_STMT_REPEAT, "repeat", "model"},
+    {PP_STMT_PIN, "pin", "stages"},     {PP_STMT_PAIR, "pair", "stages"},     {PP_STMT_APART, "apart", "stages"},
     {PP_STMT_SPLIT, "split", "stages"}, {PP_STMT_ORDER, "order", "schedule"}, {PP_STMT_OVERLAP, "overlap", "schedule"},
     {PP_STMT_LIMIT, "limit", "policy"}, {PP_STMT_PREFER, "prefer", "policy"},
 };
@@ -112,7 +116,8 @@ static void refuse(struct pp_resolver *resolver, struct pp_span span, const char
 	for (size_t i = 0; i < resolver->refused_count; i++)
 		if (resolver->refused[i] == what)
 			return;
-	*PP_PUSH(resolver->arena, &resolver->refused, &resolver->refused_count, &resolver->refused_capacity, const char *) = what;
+	*PP_PUSH(resolver->arena, &resolver->refused, &resolver->refused_count, &resolver->refused_capacity, const char *) =
+	    what;
 	pp_not_yet(resolver, span, what);
 }
 
@@ -138,7 +143,6 @@ static void check_block(struct pp_resolver *resolver, const struct pp_stmt *stmt
 		pp_help(message, "an attribute is written `%.60s = …`", stmt->name.text);
 }
 
-
 void pp_section_check_body(struct pp_resolver *resolver, const struct pp_stmt *stmt, struct pp_module *module)
 {
 	const char *block = stmt->kind == PP_STMT_BLOCK ? pp_block_kind(stmt) : "model";
@@ -151,14 +155,20 @@ void pp_section_check_body(struct pp_resolver *resolver, const struct pp_stmt *s
 		case PP_STMT_ASSERT:
 			if (strcmp(block, "schedule") == 0)
 				break; /* those of the active one: resolve_schedule.c */
-			*PP_PUSH(resolver->arena, &resolver->asserts, &resolver->assert_count, &resolver->assert_capacity, struct pp_assertion) =
-			    (struct pp_assertion){at, &module->scope};
+			*PP_PUSH(resolver->arena, &resolver->asserts, &resolver->assert_count, &resolver->assert_capacity,
+			         struct pp_assertion) = (struct pp_assertion){at, &module->scope};
 			break;
 		case PP_STMT_BLOCK:
 			check_block(resolver, at, block);
 			break;
-		case PP_STMT_LAYER: case PP_STMT_FOR: case PP_STMT_REPEAT: case PP_STMT_SPLIT: case PP_STMT_ORDER: case PP_STMT_OVERLAP:
-		case PP_STMT_LIMIT: case PP_STMT_PREFER:
+		case PP_STMT_LAYER:
+		case PP_STMT_FOR:
+		case PP_STMT_REPEAT:
+		case PP_STMT_SPLIT:
+		case PP_STMT_ORDER:
+		case PP_STMT_OVERLAP:
+		case PP_STMT_LIMIT:
+		case PP_STMT_PREFER:
 			check_place(resolver, at, block);
 			break;
 		case PP_STMT_PIN:
@@ -173,17 +183,21 @@ void pp_section_check_body(struct pp_resolver *resolver, const struct pp_stmt *s
 			check_place(resolver, at, block);
 			refuse(resolver, at->span, "`apart`");
 			break;
-		case PP_STMT_IMPORT: case PP_STMT_PARAM:
-			pp_help(pp_error(resolver->diag, "E0113", at->span, "this does not belong in a block"), "move it to the top of the file");
+		case PP_STMT_IMPORT:
+		case PP_STMT_PARAM:
+			pp_help(pp_error(resolver->diag, "E0113", at->span, "this does not belong in a block"),
+			        "move it to the top of the file");
 			break;
-		case PP_STMT_ATTRIBUTE: case PP_STMT_BOUND: case PP_STMT_ERROR:
+		case PP_STMT_ATTRIBUTE:
+		case PP_STMT_BOUND:
+		case PP_STMT_ERROR:
 			break;
 		}
 	}
 }
 
-void pp_section_fill(struct pp_resolver *resolver, struct pp_section *section, const struct pp_stmt *stmt, struct pp_module *module,
-                     bool over)
+void pp_section_fill(struct pp_resolver *resolver, struct pp_section *section, const struct pp_stmt *stmt,
+                     struct pp_module *module, bool over)
 {
 	if (!over || !section->stmt) {
 		section->span = stmt->name.span;
@@ -211,10 +225,12 @@ static struct found find_block(struct pp_resolver *resolver, const char *kind)
 		if (depth == 1 && found.stmt)
 			break;
 		for (const struct pp_stmt *stmt = module->ast->first; stmt; stmt = stmt->next) {
-			if (stmt->kind != PP_STMT_BLOCK || strcmp(pp_block_kind(stmt), kind) != 0 || pp_module_is_base(module, stmt))
+			if (stmt->kind != PP_STMT_BLOCK || strcmp(pp_block_kind(stmt), kind) != 0 ||
+			    pp_module_is_base(module, stmt))
 				continue;
 			if (found.stmt && found.stmt->label.text != stmt->label.text) {
-				struct pp_message *message = pp_error(resolver->diag, "E0103", stmt->name.span, "there are two `%s` blocks", kind);
+				struct pp_message *message =
+				    pp_error(resolver->diag, "E0103", stmt->name.span, "there are two `%s` blocks", kind);
 				pp_label(message, found.stmt->name.span, "first here");
 				pp_help(message, "keep one; others may be imported with a name and extended");
 			}
@@ -237,18 +253,20 @@ static struct found find_base(struct pp_resolver *resolver, const struct found *
 	if (!base.stmt && alias && alias->stmt->kind == PP_STMT_IMPORT && !alias->target)
 		return base; /* the file was not found: reported */
 	if (!base.stmt) {
-		struct pp_message *message = pp_error(resolver->diag, "E0110", stmt->extends->span, "there is no %s `%.60s` to extend",
-		                                      stmt->name.text, stmt->extends->text);
+		struct pp_message *message = pp_error(resolver->diag, "E0110", stmt->extends->span,
+		                                      "there is no %s `%.60s` to extend", stmt->name.text, stmt->extends->text);
 		pp_help(message, "it is a labelled block of this file, or `alias.label` of an imported one");
 	} else if (base.stmt == stmt || base.stmt->extends) {
-		pp_help(pp_error(resolver->diag, "E0113", stmt->extends->span, "`%.60s` extends another block itself", stmt->extends->text),
+		pp_help(pp_error(resolver->diag, "E0113", stmt->extends->span, "`%.60s` extends another block itself",
+		                 stmt->extends->text),
 		        "extend that one, or write the attributes out: there is one level of `extends`");
 		base.stmt = NULL;
 	}
 	return base;
 }
 
-static struct pp_section *open_section(struct pp_resolver *resolver, enum pp_section_id id, enum pp_block block, const char *title)
+static struct pp_section *open_section(struct pp_resolver *resolver, enum pp_section_id id, enum pp_block block,
+                                       const char *title)
 {
 	if (!resolver->sections[id])
 		resolver->sections[id] = pp_section_make(resolver, block, title);
@@ -322,7 +340,8 @@ static bool fill_block(struct pp_resolver *resolver, enum pp_section_id id, enum
 
 static void report_missing_block(struct pp_resolver *resolver, const char *kind, const char *example)
 {
-	struct pp_message *message = pp_error(resolver->diag, "E0111", pp_module_end(resolver->main), "there is no `%s` block", kind);
+	struct pp_message *message =
+	    pp_error(resolver->diag, "E0111", pp_module_end(resolver->main), "there is no `%s` block", kind);
 	pp_help(message, "write `%s`", example);
 }
 
@@ -336,8 +355,11 @@ static void fill_named_gpu(struct pp_resolver *resolver)
 	struct pp_module *owner;
 	const struct pp_stmt *stmt = pp_module_block(field->module, "gpu", field->expr, &owner);
 	if (!stmt) {
-		struct pp_message *message = pp_error(resolver->diag, "E0503", field->expr->span, "there is no gpu `%.60s`", field->expr->text);
-		pp_help(message, "describe it: `gpu %.60s { memory = 80GiB  flops { bf16 = 312TFLOPS } }`, or leave `gpu` out for a CPU core",
+		struct pp_message *message =
+		    pp_error(resolver->diag, "E0503", field->expr->span, "there is no gpu `%.60s`", field->expr->text);
+		pp_help(message,
+		        "describe it: `gpu %.60s { memory = 80GiB  flops { bf16 = 312TFLOPS } }`, or leave `gpu` out for a CPU "
+		        "core",
 		        field->expr->text);
 		return;
 	}
@@ -359,7 +381,8 @@ bool pp_sections_find(struct pp_resolver *resolver)
 	fill_block(resolver, PP_SECTION_RUN, PP_BLOCK_run);
 	open_section(resolver, PP_SECTION_SCHEDULE, PP_BLOCK_schedule, "schedule");
 	if (!model)
-		report_missing_block(resolver, "model", "model tiny { hidden = 64  heads = 4  layers = 8  vocab = 256  seq = 32 }");
+		report_missing_block(resolver, "model",
+		                     "model tiny { hidden = 64  heads = 4  layers = 8  vocab = 256  seq = 32 }");
 	if (!cluster)
 		report_missing_block(resolver, "cluster", "cluster local { nodes = 1  gpus = 4 }");
 	if (!train)
@@ -378,15 +401,17 @@ static struct pp_section *section_by_title(struct pp_resolver *resolver, const c
 }
 
 /* The value parses as an attribute of a block of the file would: `train {microbatch=2}`. */
-static const struct pp_stmt *parse_set(struct pp_resolver *resolver, const char *title, const char *attribute, const char *value,
-                                       enum pp_stmt_kind kind)
+static const struct pp_stmt *parse_set(struct pp_resolver *resolver, const char *title, const char *attribute,
+                                       const char *value, enum pp_stmt_kind kind)
 {
 	const char *sign = kind == PP_STMT_BOUND ? "<=" : "=";
 	char *text = pp_arena_printf(resolver->arena, "x { %s %s %s }", attribute, sign, value);
-	const struct pp_source *source = pp_sources_add(resolver->sources, pp_arena_printf(resolver->arena, "--set %s", title), text, strlen(text));
+	const struct pp_source *source =
+	    pp_sources_add(resolver->sources, pp_arena_printf(resolver->arena, "--set %s", title), text, strlen(text));
 	const struct pp_ast *ast = source ? pp_parse(resolver->arena, resolver->strings, source, resolver->diag) : NULL;
 	const struct pp_stmt *block = ast ? ast->first : NULL;
-	if (!block || block->next || block->kind != PP_STMT_BLOCK || !block->body || block->body->next || block->body->kind != kind)
+	if (!block || block->next || block->kind != PP_STMT_BLOCK || !block->body || block->body->next ||
+	    block->body->kind != kind)
 		return NULL;
 	return block->body;
 }
@@ -404,7 +429,8 @@ static void set(struct pp_resolver *resolver, const char *text)
 	*dot = '\0';
 	struct pp_section *section = section_by_title(resolver, path);
 	if (!section) {
-		struct pp_message *message = pp_error(resolver->diag, "E0104", PP_NO_SPAN, "--set %.80s: there is no block `%.60s`", text, path);
+		struct pp_message *message =
+		    pp_error(resolver->diag, "E0104", PP_NO_SPAN, "--set %.80s: there is no block `%.60s`", text, path);
 		const char *nearest = pp_schema_nearest_block("", path);
 		if (nearest)
 			pp_help(message, "did you mean `%s`?", nearest);
@@ -412,8 +438,8 @@ static void set(struct pp_resolver *resolver, const char *text)
 	}
 	enum pp_attribute attribute = pp_schema_attribute(section->block, dot + 1);
 	if (attribute == PP_ATTR_COUNT) {
-		struct pp_message *message =
-		    pp_error(resolver->diag, "E0104", PP_NO_SPAN, "--set %.80s: `%s` has no attribute `%.60s`", text, path, dot + 1);
+		struct pp_message *message = pp_error(resolver->diag, "E0104", PP_NO_SPAN,
+		                                      "--set %.80s: `%s` has no attribute `%.60s`", text, path, dot + 1);
 		const char *nearest = pp_schema_nearest_attribute(section->block, dot + 1);
 		if (nearest)
 			pp_help(message, "did you mean `%s`?", nearest);

@@ -20,7 +20,7 @@ struct split {
 	const struct pp_model *model;
 	struct layer_name *names; /* sorted by pointer */
 	size_t name_count;
-	int32_t *stage_of;        /* by layer, or NO_STAGE */
+	int32_t *stage_of; /* by layer, or NO_STAGE */
 	struct pp_span *part_spans;
 	size_t part_count, part_capacity;
 	uint64_t steps;
@@ -64,7 +64,8 @@ static const char *range_text(struct pp_arena *arena, const char *name, uint32_t
 {
 	if (!indexed)
 		return name;
-	return first == last ? pp_arena_printf(arena, "%s[%u]", name, first) : pp_arena_printf(arena, "%s[%u..%u]", name, first, last);
+	return first == last ? pp_arena_printf(arena, "%s[%u]", name, first)
+	                     : pp_arena_printf(arena, "%s[%u..%u]", name, first, last);
 }
 
 /* "emb, block[0..95], norm, head" */
@@ -80,7 +81,8 @@ static const char *all_names(const struct split *split)
 		if (shown++ == 12)
 			return pp_arena_printf(arena, "%s, …", text);
 		const struct layer_name *name = find_name(split, layer->name);
-		text = pp_arena_printf(arena, "%s%s%s", text, *text ? ", " : "", range_text(arena, name->name, 0, name->count - 1, name->count > 1));
+		text = pp_arena_printf(arena, "%s%s%s", text, *text ? ", " : "",
+		                       range_text(arena, name->name, 0, name->count - 1, name->count > 1));
 	}
 	return text;
 }
@@ -91,8 +93,9 @@ static void report_unknown(struct split *split, const struct pp_action_ast *acti
 	for (uint32_t i = 0, count = 0; i < split->model->layer_count; i++)
 		if (split->model->layers[i].index == 0)
 			names[count++] = split->model->layers[i].name;
-	struct pp_message *message = pp_error(split->resolver->diag, "E0102", action->span, "unknown layer `%.60s` in `split`; this model has %s",
-	                                      action->name, all_names(split));
+	struct pp_message *message =
+	    pp_error(split->resolver->diag, "E0102", action->span, "unknown layer `%.60s` in `split`; this model has %s",
+	             action->name, all_names(split));
 	const char *nearest = pp_nearest(action->name, names, split->name_count);
 	if (nearest)
 		pp_help(message, "did you mean `%s`?", nearest);
@@ -112,16 +115,18 @@ static void place_layer(struct split *split, uint32_t layer, struct pp_span span
 	if (split->stage_of[layer] != NO_STAGE) {
 		bool same = split->stage_of[layer] == stage;
 		struct pp_message *message =
-		    same ? pp_error(split->resolver->diag, "E0401", span, "split names `%s` twice, in stage %d", title(split, layer), stage)
-		         : pp_error(split->resolver->diag, "E0401", span, "split names `%s` twice: in stages %d and %d", title(split, layer),
-		                    split->stage_of[layer], stage);
+		    same ? pp_error(split->resolver->diag, "E0401", span, "split names `%s` twice, in stage %d",
+		                    title(split, layer), stage)
+		         : pp_error(split->resolver->diag, "E0401", span, "split names `%s` twice: in stages %d and %d",
+		                    title(split, layer), split->stage_of[layer], stage);
 		pp_help(message, "each layer is in one stage");
 		split->failed = true;
 		return;
 	}
 	split->stage_of[layer] = stage;
 	struct pp_span *part = &split->part_spans[stage];
-	*part = pp_span_known(*part) ? (struct pp_span){part->start < span.start ? part->start : span.start, part->end > span.end ? part->end : span.end}
+	*part = pp_span_known(*part) ? (struct pp_span){part->start < span.start ? part->start : span.start,
+	                                                part->end > span.end ? part->end : span.end}
 	                             : span;
 }
 
@@ -138,7 +143,8 @@ static void place_indexed(struct split *split, struct layer_name *name, const st
 		return;
 	}
 	if (first < 0 || last >= (int64_t)name->count || first > last) {
-		pp_error(split->resolver->diag, "E0102", action->index->span, "`%s` has the layers 0..%u", name->name, name->count - 1);
+		pp_error(split->resolver->diag, "E0102", action->index->span, "`%s` has the layers 0..%u", name->name,
+		         name->count - 1);
 		split->failed = true;
 		return;
 	}
@@ -155,8 +161,9 @@ static void place_next(struct split *split, struct layer_name *name, const struc
 		place_layer(split, name->layers[name->next++], action->span);
 		return;
 	}
-	struct pp_message *message = pp_error(split->resolver->diag, "E0401", action->span, "split names `%s` more often than the %u of the model",
-	                                      name->name, name->count);
+	struct pp_message *message =
+	    pp_error(split->resolver->diag, "E0401", action->span, "split names `%s` more often than the %u of the model",
+	             name->name, name->count);
 	pp_help(message, "this model has %s", all_names(split));
 	split->failed = true;
 }
@@ -183,7 +190,8 @@ static void add_part(struct split *split, struct pp_span span)
 		split->failed = true;
 		return;
 	}
-	*PP_PUSH(split->resolver->arena, &split->part_spans, &split->part_count, &split->part_capacity, struct pp_span) = PP_NO_SPAN;
+	*PP_PUSH(split->resolver->arena, &split->part_spans, &split->part_count, &split->part_capacity, struct pp_span) =
+	    PP_NO_SPAN;
 }
 
 static void walk(struct split *split, const struct pp_pattern *first);
@@ -192,7 +200,8 @@ static void walk_once(struct split *split, const struct pp_pattern *pattern)
 {
 	if (++split->steps > MOST_STEPS) {
 		if (!split->failed)
-			pp_error(split->resolver->diag, "E0401", pattern->span, "this split repeats more than %d times", MOST_STEPS);
+			pp_error(split->resolver->diag, "E0401", pattern->span, "this split repeats more than %d times",
+			         MOST_STEPS);
 		split->failed = true;
 		return;
 	}
@@ -247,7 +256,8 @@ static void walk(struct split *split, const struct pp_pattern *first)
 			return;
 		}
 		if (times < 0) {
-			pp_error(split->resolver->diag, "E0604", pattern->repeat->span, "the repeat count is %lld", (long long)times);
+			pp_error(split->resolver->diag, "E0604", pattern->repeat->span, "the repeat count is %lld",
+			         (long long)times);
 			split->failed = true;
 		}
 		for (int64_t i = 0; i < times && !split->failed; i++)
@@ -276,13 +286,15 @@ static bool check_complete(struct split *split, const struct pp_stmt *stmt)
 	uint32_t of_name = 0;
 	for (uint32_t i = 0; i < name->count; i++)
 		of_name += split->stage_of[name->layers[i]] == NO_STAGE;
-	struct pp_message *message =
-	    pp_error(split->resolver->diag, "E0401", stmt->span, "split names %u of %u %s: %s %s in no stage", name->count - of_name, name->count,
-	             name->count == 1 ? "layers" : pp_arena_printf(split->resolver->arena, "`%s` layers", name->name),
-	             range_text(split->resolver->arena, from->name, from->index, to->index, from->indexed), of_name == 1 ? "is" : "are");
+	struct pp_message *message = pp_error(
+	    split->resolver->diag, "E0401", stmt->span, "split names %u of %u %s: %s %s in no stage", name->count - of_name,
+	    name->count, name->count == 1 ? "layers" : pp_arena_printf(split->resolver->arena, "`%s` layers", name->name),
+	    range_text(split->resolver->arena, from->name, from->index, to->index, from->indexed),
+	    of_name == 1 ? "is" : "are");
 	if (missing > of_name)
 		pp_note(message, "%u layers are missing in all", missing);
-	pp_help(message, "add `%s` to the split", of_name > 1 ? pp_arena_printf(split->resolver->arena, "%s*%u", name->name, of_name) : name->name);
+	pp_help(message, "add `%s` to the split",
+	        of_name > 1 ? pp_arena_printf(split->resolver->arena, "%s*%u", name->name, of_name) : name->name);
 	return false;
 }
 
@@ -292,9 +304,11 @@ static bool check_order(struct split *split)
 		if (split->stage_of[i] >= split->stage_of[i - 1])
 			continue;
 		struct pp_message *message =
-		    pp_error(split->resolver->diag, "E0403", split->part_spans[split->stage_of[i]], "layer order broken: `%s` (stage %d) precedes `%s` (stage %d)",
-		             title(split, i), split->stage_of[i], title(split, i - 1), split->stage_of[i - 1]);
-		pp_label(message, split->part_spans[split->stage_of[i - 1]], "`%s` runs before `%s`", title(split, i - 1), title(split, i));
+		    pp_error(split->resolver->diag, "E0403", split->part_spans[split->stage_of[i]],
+		             "layer order broken: `%s` (stage %d) precedes `%s` (stage %d)", title(split, i),
+		             split->stage_of[i], title(split, i - 1), split->stage_of[i - 1]);
+		pp_label(message, split->part_spans[split->stage_of[i - 1]], "`%s` runs before `%s`", title(split, i - 1),
+		         title(split, i));
 		pp_help(message, "list the layers in the order in which they run: %s", all_names(split));
 		return false;
 	}
@@ -308,17 +322,20 @@ static bool check_part_count(struct split *split, const struct pp_stmt *stmt)
 	if (parts == wanted)
 		return true;
 	struct pp_message *message;
-	const struct pp_section *stages = split->resolver->sections[PP_SECTION_STAGES], *parallel = split->resolver->sections[PP_SECTION_PARALLEL];
+	const struct pp_section *stages = split->resolver->sections[PP_SECTION_STAGES],
+	                        *parallel = split->resolver->sections[PP_SECTION_PARALLEL];
 	if (spec->stages.place == PP_PLACE_LIST) {
-		message = pp_error(split->resolver->diag, "E0402", stmt->span, "split has %u stages, the list of `place` has %u", parts, wanted);
+		message = pp_error(split->resolver->diag, "E0402", stmt->span,
+		                   "split has %u stages, the list of `place` has %u", parts, wanted);
 		pp_label(message, pp_field_span(stages, PP_ATTR_stages_place), "%u ranks", wanted);
 	} else {
-		message = pp_error(split->resolver->diag, "E0402", stmt->span, "split has %u stages, pp·vpp is %u·%u = %u", parts, spec->parallel.pp,
-		                   spec->parallel.vpp, wanted);
-		pp_label(message, pp_field_span(parallel, PP_ATTR_parallel_pp), "%u ranks of %u stage%s", spec->parallel.pp, spec->parallel.vpp,
-		         spec->parallel.vpp == 1 ? "" : "s");
+		message = pp_error(split->resolver->diag, "E0402", stmt->span, "split has %u stages, pp·vpp is %u·%u = %u",
+		                   parts, spec->parallel.pp, spec->parallel.vpp, wanted);
+		pp_label(message, pp_field_span(parallel, PP_ATTR_parallel_pp), "%u ranks of %u stage%s", spec->parallel.pp,
+		         spec->parallel.vpp, spec->parallel.vpp == 1 ? "" : "s");
 	}
-	pp_help(message, "%s %u bar%s `|`", parts < wanted ? "add" : "remove", parts < wanted ? wanted - parts : parts - wanted,
+	pp_help(message, "%s %u bar%s `|`", parts < wanted ? "add" : "remove",
+	        parts < wanted ? wanted - parts : parts - wanted,
 	        (parts < wanted ? wanted - parts : parts - wanted) == 1 ? "" : "s");
 	return false;
 }
@@ -334,7 +351,8 @@ void pp_resolve_split(struct pp_resolver *resolver, const struct pp_stmt *stmt)
 	collect_names(&split);
 	add_part(&split, stmt->span);
 	struct pp_binding ranks = {pp_intern_z(resolver->strings, "p"), pp_datum_whole(resolver->out->spec.parallel.pp)};
-	struct pp_scope scope = {.outer = &resolver->sections[PP_SECTION_STAGES]->module->scope, .bindings = &ranks, .count = 1};
+	struct pp_scope scope = {
+	    .outer = &resolver->sections[PP_SECTION_STAGES]->module->scope, .bindings = &ranks, .count = 1};
 	resolver->eval.scope = &scope;
 	walk(&split, stmt->pattern);
 	resolver->eval.scope = &resolver->main->scope;

@@ -18,8 +18,9 @@ static bool read_list(struct pp_resolver *resolver, const struct pp_field *field
 		if (!pp_datum_to_whole(&resolver->eval, field->expr, "a rank in `place`", &field->value.items[i], &rank))
 			return false;
 		if (rank < 0 || rank >= pp) {
-			struct pp_message *message = pp_error(resolver->diag, "E0106", field->expr->span,
-			                                      "`place` puts stage %u on rank %lld, outside 0..%u", i, (long long)rank, pp - 1);
+			struct pp_message *message =
+			    pp_error(resolver->diag, "E0106", field->expr->span,
+			             "`place` puts stage %u on rank %lld, outside 0..%u", i, (long long)rank, pp - 1);
 			pp_help(message, "ranks are 0 to pp - 1, and pp is %u", pp);
 			return false;
 		}
@@ -30,16 +31,18 @@ static bool read_list(struct pp_resolver *resolver, const struct pp_field *field
 	for (uint32_t rank = 0; rank < pp; rank++) {
 		if (held[rank] > 0)
 			continue;
-		pp_help(pp_error(resolver->diag, "E0402", field->expr->span, "`place` puts no stage on rank %u of %u", rank, pp),
-		        "list each of the ranks 0..%u at least once", pp - 1);
+		pp_help(
+		    pp_error(resolver->diag, "E0402", field->expr->span, "`place` puts no stage on rank %u of %u", rank, pp),
+		    "list each of the ranks 0..%u at least once", pp - 1);
 		return false;
 	}
 	stages->place = PP_PLACE_LIST;
 	stages->stage_count = count;
 	struct pp_section *parallel = resolver->sections[PP_SECTION_PARALLEL];
 	if (pp_field_given(parallel, PP_ATTR_parallel_vpp) && (uint64_t)resolver->out->spec.parallel.vpp * pp != count) {
-		struct pp_message *message = pp_error(resolver->diag, "E0402", field->expr->span, "`place` lists %u stages, pp·vpp is %u·%u", count, pp,
-		                                      resolver->out->spec.parallel.vpp);
+		struct pp_message *message =
+		    pp_error(resolver->diag, "E0402", field->expr->span, "`place` lists %u stages, pp·vpp is %u·%u", count, pp,
+		             resolver->out->spec.parallel.vpp);
 		pp_label(message, pp_field_span(parallel, PP_ATTR_parallel_vpp), "stages on each rank");
 		pp_help(message, "leave `vpp` out: the list says it");
 		return false;
@@ -67,7 +70,8 @@ static const struct pp_stmt *find_split(struct pp_resolver *resolver, const stru
 		if (at->kind != PP_STMT_SPLIT)
 			continue;
 		if (found) {
-			pp_label(pp_error(resolver->diag, "E0103", at->span, "`split` is written twice"), found->span, "first here");
+			pp_label(pp_error(resolver->diag, "E0103", at->span, "`split` is written twice"), found->span,
+			         "first here");
 			return NULL;
 		}
 		found = at;
@@ -79,8 +83,9 @@ static void check_limits(struct pp_resolver *resolver, struct pp_section *sectio
 {
 	if (stages->max_layers == 0 || stages->max_layers >= stages->min_layers)
 		return;
-	struct pp_message *message = pp_error(resolver->diag, "E0106", pp_field_span(section, PP_ATTR_stages_max_layers),
-	                                      "max_layers %u is less than min_layers %u", stages->max_layers, stages->min_layers);
+	struct pp_message *message =
+	    pp_error(resolver->diag, "E0106", pp_field_span(section, PP_ATTR_stages_max_layers),
+	             "max_layers %u is less than min_layers %u", stages->max_layers, stages->min_layers);
 	pp_label(message, pp_field_span(section, PP_ATTR_stages_min_layers), "min_layers");
 	pp_help(message, "swap them, or leave one out");
 }
@@ -88,13 +93,15 @@ static void check_limits(struct pp_resolver *resolver, struct pp_section *sectio
 /* With a split the wishes for balance would do nothing: say so instead of ignoring them. */
 static void check_unused(struct pp_resolver *resolver, const struct pp_section *section, const struct pp_stmt *split)
 {
-	static const enum pp_attribute wishes[] = {PP_ATTR_stages_balance, PP_ATTR_stages_min_layers, PP_ATTR_stages_max_layers};
+	static const enum pp_attribute wishes[] = {PP_ATTR_stages_balance, PP_ATTR_stages_min_layers,
+	                                           PP_ATTR_stages_max_layers};
 	for (size_t i = 0; i < sizeof(wishes) / sizeof(wishes[0]); i++) {
 		const struct pp_field *field = pp_field_of(section, wishes[i]);
 		if (!field->expr)
 			continue;
-		struct pp_message *message = pp_error(resolver->diag, "E0114", field->name_span, "`%s` has no effect beside an explicit split",
-		                                      pp_attribute_table[wishes[i]].name);
+		struct pp_message *message =
+		    pp_error(resolver->diag, "E0114", field->name_span, "`%s` has no effect beside an explicit split",
+		             pp_attribute_table[wishes[i]].name);
 		pp_label(message, split->span, "the split");
 		pp_help(message, "remove one of the two");
 	}

@@ -7,7 +7,8 @@
 /* ---- batch ----------------------------------------------------------------------------------------------------- */
 
 /* All three given: they must agree. */
-static void check_batch(struct pp_resolver *resolver, struct pp_section *train, uint64_t microbatch, uint64_t microbatches)
+static void check_batch(struct pp_resolver *resolver, struct pp_section *train, uint64_t microbatch,
+                        uint64_t microbatches)
 {
 	uint64_t global, dp, product;
 	if (!pp_field_given(train, PP_ATTR_train_global_batch) || !pp_field_given(train, PP_ATTR_train_microbatches) ||
@@ -20,10 +21,10 @@ static void check_batch(struct pp_resolver *resolver, struct pp_section *train, 
 		product = UINT64_MAX;
 	if (product == global)
 		return;
-	struct pp_message *message =
-	    pp_error(resolver->diag, "E0701", pp_field_span(train, PP_ATTR_train_global_batch), "global_batch %llu ≠ %llu · %llu · %llu = %llu",
-	             (unsigned long long)global, (unsigned long long)microbatch, (unsigned long long)microbatches, (unsigned long long)dp,
-	             (unsigned long long)product);
+	struct pp_message *message = pp_error(resolver->diag, "E0701", pp_field_span(train, PP_ATTR_train_global_batch),
+	                                      "global_batch %llu ≠ %llu · %llu · %llu = %llu", (unsigned long long)global,
+	                                      (unsigned long long)microbatch, (unsigned long long)microbatches,
+	                                      (unsigned long long)dp, (unsigned long long)product);
 	pp_label(message, pp_field_span(train, PP_ATTR_train_microbatch), "microbatch");
 	pp_label(message, pp_field_span(train, PP_ATTR_train_microbatches), "microbatches");
 	pp_help(message, "drop one of the three, or use global_batch = %llu", (unsigned long long)product);
@@ -52,7 +53,8 @@ static void read_batch(struct pp_resolver *resolver, struct pp_section *train)
 	pp_help(message, "give only one of the two");
 }
 
-/* ---- optimizer ---------------------------------------------------------------------------------------------------- */
+/* ---- optimizer ----------------------------------------------------------------------------------------------------
+ */
 
 static void read_optimizer(struct pp_resolver *resolver, struct pp_section *train, struct pp_hyper *hyper)
 {
@@ -95,7 +97,8 @@ void pp_resolve_train(struct pp_resolver *resolver)
 	spec->train.hypers[1] = hyper;
 }
 
-/* ---- run -------------------------------------------------------------------------------------------------------------- */
+/* ---- run
+ * -------------------------------------------------------------------------------------------------------------- */
 
 static void read_rate(struct pp_resolver *resolver, struct pp_section *run)
 {
@@ -117,10 +120,11 @@ static void read_rate(struct pp_resolver *resolver, struct pp_section *run)
 	if (!cosine)
 		return;
 	train->lr_kind = PP_LR_COSINE;
-	if (!pp_field_real(resolver, arguments, PP_ATTR_cosine_floor, &train->lr_floor) || train->lr_floor <= train->lr_peak)
+	if (!pp_field_real(resolver, arguments, PP_ATTR_cosine_floor, &train->lr_floor) ||
+	    train->lr_floor <= train->lr_peak)
 		return;
-	struct pp_message *message = pp_error(resolver->diag, "E0106", pp_field_span(arguments, PP_ATTR_cosine_floor), "floor %g is above peak %g",
-	                                      train->lr_floor, train->lr_peak);
+	struct pp_message *message = pp_error(resolver->diag, "E0106", pp_field_span(arguments, PP_ATTR_cosine_floor),
+	                                      "floor %g is above peak %g", train->lr_floor, train->lr_peak);
 	pp_label(message, pp_field_span(arguments, PP_ATTR_cosine_peak), "peak");
 	pp_help(message, "swap them");
 }
@@ -130,8 +134,9 @@ static void check_warmup(struct pp_resolver *resolver, struct pp_section *run)
 	const struct pp_train *train = &resolver->out->spec.train;
 	if (train->lr_warmup <= train->steps || train->steps == 0)
 		return;
-	struct pp_message *message = pp_warning(resolver->diag, "W0706", pp_field_span(run, PP_ATTR_run_lr), "warmup %llu is longer than the run of %llu steps",
-	                                      (unsigned long long)train->lr_warmup, (unsigned long long)train->steps);
+	struct pp_message *message = pp_warning(resolver->diag, "W0706", pp_field_span(run, PP_ATTR_run_lr),
+	                                        "warmup %llu is longer than the run of %llu steps",
+	                                        (unsigned long long)train->lr_warmup, (unsigned long long)train->steps);
 	pp_label(message, pp_field_span(run, PP_ATTR_run_steps), "steps");
 	pp_help(message, "use a shorter warmup or more steps");
 }
@@ -143,7 +148,8 @@ static void read_data(struct pp_resolver *resolver, struct pp_section *run)
 	if (!field || field->state != PP_READY)
 		return;
 	if (resolver->custom_only) {
-		pp_help(pp_error(resolver->diag, "E0114", field->name_span, "`data` has no effect: a model of custom layers has no loss"),
+		pp_help(pp_error(resolver->diag, "E0114", field->name_span,
+		                 "`data` has no effect: a model of custom layers has no loss"),
 		        "remove it");
 		return;
 	}
@@ -151,7 +157,8 @@ static void read_data(struct pp_resolver *resolver, struct pp_section *run)
 		train->data = PP_DATA_FILE;
 		train->data_path = field->value.text;
 		if (!*train->data_path)
-			pp_help(pp_error(resolver->diag, "E0207", field->expr->span, "`data` is an empty name"), "name a file, or use `synthetic(seed = 1)`");
+			pp_help(pp_error(resolver->diag, "E0207", field->expr->span, "`data` is an empty name"),
+			        "name a file, or use `synthetic(seed = 1)`");
 		else if (strchr(train->data_path, '*'))
 			pp_help(pp_not_yet(resolver, field->expr->span, "data from several files"), "name one file");
 		pp_field_choice(resolver, run, PP_ATTR_run_tokens, &train->tokens);
@@ -172,8 +179,9 @@ static void check_tokens(struct pp_resolver *resolver, struct pp_section *run)
 	static const uint64_t most[PP_TOKENS_COUNT] = {256, 65536, UINT32_MAX};
 	if (train->data != PP_DATA_FILE || !pp_field_given(run, PP_ATTR_run_tokens) || train->vocab <= most[train->tokens])
 		return;
-	pp_warning(resolver->diag, "W0705", pp_field_span(run, PP_ATTR_run_tokens), "tokens of a %s file reach only %llu of the %u in `vocab`",
-	           pp_tokens_name[train->tokens], (unsigned long long)most[train->tokens], train->vocab);
+	pp_warning(resolver->diag, "W0705", pp_field_span(run, PP_ATTR_run_tokens),
+	           "tokens of a %s file reach only %llu of the %u in `vocab`", pp_tokens_name[train->tokens],
+	           (unsigned long long)most[train->tokens], train->vocab);
 }
 
 static void read_tail(struct pp_resolver *resolver, struct pp_section *run)

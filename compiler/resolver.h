@@ -20,7 +20,7 @@ struct pp_symbol {
 	struct pp_module *target;   /* of an alias */
 	uint8_t state;              /* enum pp_state, PARAM and LET */
 	uint8_t origin;             /* enum pp_origin, PARAM */
-	bool used;                   /* PARAM: mentioned; BLOCK: another block of the file extends it */
+	bool used;                  /* PARAM: mentioned; BLOCK: another block of the file extends it */
 	struct pp_datum value;
 	const struct pp_expr *given; /* PARAM: the value of -D, or NULL */
 	const char *given_text;      /* PARAM: the literal of -D */
@@ -42,9 +42,9 @@ struct pp_module {
 };
 
 struct pp_field {
-	const struct pp_expr *expr;  /* NULL: not given */
+	const struct pp_expr *expr; /* NULL: not given */
 	struct pp_span name_span;
-	struct pp_module *module;    /* whose names the expression reads */
+	struct pp_module *module; /* whose names the expression reads */
 	uint8_t state, origin;
 	struct pp_datum value;
 };
@@ -54,8 +54,8 @@ struct pp_section {
 	const char *title;          /* "model", "cluster.gpu" */
 	const struct pp_stmt *stmt; /* NULL: not written */
 	struct pp_module *module;
-	struct pp_span span;        /* its name, or where it is missed */
-	bool partial;               /* what it takes its attributes from was refused or not found: none is missed */
+	struct pp_span span; /* its name, or where it is missed */
+	bool partial;        /* what it takes its attributes from was refused or not found: none is missed */
 	enum pp_attribute first;
 	size_t count;
 	struct pp_field *fields;
@@ -69,8 +69,18 @@ struct pp_progress {
 };
 
 enum pp_section_id {
-	PP_SECTION_MODEL, PP_SECTION_CLUSTER, PP_SECTION_GPU, PP_SECTION_FLOPS, PP_SECTION_INTRA, PP_SECTION_INTER, PP_SECTION_PARALLEL,
-	PP_SECTION_STAGES, PP_SECTION_SCHEDULE, PP_SECTION_TRAIN, PP_SECTION_RUN, PP_SECTION_COUNT
+	PP_SECTION_MODEL,
+	PP_SECTION_CLUSTER,
+	PP_SECTION_GPU,
+	PP_SECTION_FLOPS,
+	PP_SECTION_INTRA,
+	PP_SECTION_INTER,
+	PP_SECTION_PARALLEL,
+	PP_SECTION_STAGES,
+	PP_SECTION_SCHEDULE,
+	PP_SECTION_TRAIN,
+	PP_SECTION_RUN,
+	PP_SECTION_COUNT
 };
 
 struct pp_resolver {
@@ -87,7 +97,7 @@ struct pp_resolver {
 	const struct pp_progress *progress;
 	struct pp_assertion *asserts; /* all, in order */
 	size_t assert_count, assert_capacity;
-	bool custom_only;    /* the model has only custom layers: no data, no loss */
+	bool custom_only;     /* the model has only custom layers: no data, no loss */
 	const char **refused; /* features that were refused already: one message each */
 	size_t refused_count, refused_capacity;
 	struct pp_resolved *out;
@@ -99,7 +109,8 @@ struct pp_symbol *pp_module_find(struct pp_module *module, const char *key);
 /* Also in files imported without an alias; *owner: where it was found. */
 struct pp_symbol *pp_module_find_open(struct pp_module *module, const char *key, struct pp_module **owner);
 /* The block `kind label` that a path such as `lib.dgx` or `h100` means, or NULL. */
-const struct pp_stmt *pp_module_block(struct pp_module *module, const char *kind, const struct pp_expr *path, struct pp_module **owner);
+const struct pp_stmt *pp_module_block(struct pp_module *module, const char *kind, const struct pp_expr *path,
+                                      struct pp_module **owner);
 /* Does another block of the file extend this one? */
 bool pp_module_is_base(struct pp_module *module, const struct pp_stmt *block);
 /* What a block is: its name, or the block whose name it nearly is (which was reported). */
@@ -108,8 +119,8 @@ struct pp_span pp_module_end(const struct pp_module *module);
 
 /* resolve_params.c */
 void pp_params_define(struct pp_resolver *resolver);
-enum pp_lookup pp_symbol_read(struct pp_resolver *resolver, struct pp_eval *eval, struct pp_module *module, struct pp_symbol *symbol,
-                              const struct pp_expr *path, struct pp_datum *out);
+enum pp_lookup pp_symbol_read(struct pp_resolver *resolver, struct pp_eval *eval, struct pp_module *module,
+                              struct pp_symbol *symbol, const struct pp_expr *path, struct pp_datum *out);
 void pp_params_read_all(struct pp_resolver *resolver);
 void pp_params_report_unused(struct pp_resolver *resolver);
 /* The scope of a module: params, lets, aliases, then block.attribute. */
@@ -120,8 +131,8 @@ void pp_report_cycle(struct pp_resolver *resolver, struct pp_span span, const vo
 /* resolve_sections.c */
 struct pp_section *pp_section_make(struct pp_resolver *resolver, enum pp_block block, const char *title);
 /* Take the attributes of a block; later calls override earlier ones when `over`. */
-void pp_section_fill(struct pp_resolver *resolver, struct pp_section *section, const struct pp_stmt *stmt, struct pp_module *module,
-                     bool over);
+void pp_section_fill(struct pp_resolver *resolver, struct pp_section *section, const struct pp_stmt *stmt,
+                     struct pp_module *module, bool over);
 void pp_section_check_body(struct pp_resolver *resolver, const struct pp_stmt *stmt, struct pp_module *module);
 struct pp_section *pp_section_arguments(struct pp_resolver *resolver, const struct pp_field *field);
 bool pp_sections_find(struct pp_resolver *resolver);
@@ -138,15 +149,18 @@ static inline bool pp_field_given(const struct pp_section *section, enum pp_attr
 }
 void pp_section_read_all(struct pp_resolver *resolver, struct pp_section *section);
 /* False: failed (reported). Absent fields give 0, "", false. */
-bool pp_field_whole(struct pp_resolver *resolver, struct pp_section *section, enum pp_attribute attribute, uint64_t *out);
+bool pp_field_whole(struct pp_resolver *resolver, struct pp_section *section, enum pp_attribute attribute,
+                    uint64_t *out);
 bool pp_field_real(struct pp_resolver *resolver, struct pp_section *section, enum pp_attribute attribute, double *out);
 bool pp_field_truth(struct pp_resolver *resolver, struct pp_section *section, enum pp_attribute attribute, bool *out);
-bool pp_field_name(struct pp_resolver *resolver, struct pp_section *section, enum pp_attribute attribute, const char **out);
+bool pp_field_name(struct pp_resolver *resolver, struct pp_section *section, enum pp_attribute attribute,
+                   const char **out);
 /* In units of 1 / scale of the base unit, rounded down: bytes with 1, ns with 1e9. */
-bool pp_field_scaled(struct pp_resolver *resolver, struct pp_section *section, enum pp_attribute attribute, int64_t scale,
-                     uint64_t *out);
+bool pp_field_scaled(struct pp_resolver *resolver, struct pp_section *section, enum pp_attribute attribute,
+                     int64_t scale, uint64_t *out);
 /* Position of a name within the set of the attribute ("layernorm|rmsnorm"). */
-bool pp_field_choice(struct pp_resolver *resolver, struct pp_section *section, enum pp_attribute attribute, uint8_t *out);
+bool pp_field_choice(struct pp_resolver *resolver, struct pp_section *section, enum pp_attribute attribute,
+                     uint8_t *out);
 /* Where the value stands: the expression, or else the name of the block. */
 struct pp_span pp_field_span(const struct pp_section *section, enum pp_attribute attribute);
 /* E0010. */
@@ -154,8 +168,10 @@ struct pp_message *pp_not_yet(struct pp_resolver *resolver, struct pp_span span,
 
 /* resolve_derive.c */
 /* Work out an attribute that is not given. True: *out holds it. False and !*absent: failed (reported). */
-bool pp_derive(struct pp_resolver *resolver, struct pp_section *section, enum pp_attribute attribute, struct pp_datum *out, bool *absent);
-void pp_report_missing(struct pp_resolver *resolver, const struct pp_section *section, enum pp_attribute attribute, const char *example);
+bool pp_derive(struct pp_resolver *resolver, struct pp_section *section, enum pp_attribute attribute,
+               struct pp_datum *out, bool *absent);
+void pp_report_missing(struct pp_resolver *resolver, const struct pp_section *section, enum pp_attribute attribute,
+                       const char *example);
 
 /* resolve_names.c */
 void pp_names_mark(struct pp_resolver *resolver);

@@ -16,7 +16,7 @@ const struct pp_block_row pp_block_table[PP_BLOCK_COUNT] = {
 
 const struct pp_attribute_row pp_attribute_table[PP_ATTR_COUNT] = {
 #define PP_BLOCK(name, parents, label, status, doc)
-#define PP_ATTRIBUTE(block, name, want, names, preset, range, status, doc) \
+#define PP_ATTRIBUTE(block, name, want, names, preset, range, status, doc)                                             \
 	{PP_BLOCK_##block, #name, PP_WANT_##want, names, preset, range, PP_##status, doc},
 #include "schema.def"
 #undef PP_BLOCK
@@ -29,9 +29,10 @@ struct policy {
 };
 
 static const struct policy policies[] = {
-    {"gpipe", PP_NOW}, {"1f1b", PP_NOW}, {"interleaved", PP_NOW}, {"eager_1f1b", PP_LATER}, {"loopedbfs", PP_LATER},
-    {"gis", PP_LATER}, {"gis_h", PP_LATER}, {"zb_h1", PP_LATER}, {"zb_h2", PP_LATER}, {"zb_v", PP_LATER},
-    {"v_half", PP_LATER}, {"v_min", PP_LATER}, {"v_adaptive", PP_LATER}, {"dualpipe_v", PP_LATER}, {"search", PP_LATER},
+    {"gpipe", PP_NOW},        {"1f1b", PP_NOW},         {"interleaved", PP_NOW}, {"eager_1f1b", PP_LATER},
+    {"loopedbfs", PP_LATER},  {"gis", PP_LATER},        {"gis_h", PP_LATER},     {"zb_h1", PP_LATER},
+    {"zb_h2", PP_LATER},      {"zb_v", PP_LATER},       {"v_half", PP_LATER},    {"v_min", PP_LATER},
+    {"v_adaptive", PP_LATER}, {"dualpipe_v", PP_LATER}, {"search", PP_LATER},
 };
 
 enum { POLICY_COUNT = sizeof(policies) / sizeof(policies[0]) };
@@ -143,7 +144,8 @@ bool pp_schema_in_range(const char *range, const struct pp_datum *number)
 		return true;
 	if (range[0] == '>') {
 		bool equal = range[1] == '=';
-		return compare_bound(number, range + 1 + equal, strlen(range) - 1 - equal, &order) && (equal ? order >= 0 : order > 0);
+		return compare_bound(number, range + 1 + equal, strlen(range) - 1 - equal, &order) &&
+		       (equal ? order >= 0 : order > 0);
 	}
 	const char *dots = strstr(range, "..");
 	assert(dots);
@@ -178,9 +180,16 @@ struct pp_dimension pp_want_dimension(enum pp_want want)
 static const char *want_text(enum pp_want want)
 {
 	static const char *const texts[] = {
-	    [PP_WANT_WHOLE] = "a whole number", [PP_WANT_NUMBER] = "a number", [PP_WANT_TRUTH] = "true or false",
-	    [PP_WANT_STRING] = "a string", [PP_WANT_BYTES] = "bytes", [PP_WANT_RATE] = "a rate", [PP_WANT_TIME] = "a time",
-	    [PP_WANT_WORK] = "work (such as 2GFLOP)", [PP_WANT_SPEED] = "a speed (such as 100GFLOPS)", [PP_WANT_LIST] = "a list",
+	    [PP_WANT_WHOLE] = "a whole number",
+	    [PP_WANT_NUMBER] = "a number",
+	    [PP_WANT_TRUTH] = "true or false",
+	    [PP_WANT_STRING] = "a string",
+	    [PP_WANT_BYTES] = "bytes",
+	    [PP_WANT_RATE] = "a rate",
+	    [PP_WANT_TIME] = "a time",
+	    [PP_WANT_WORK] = "work (such as 2GFLOP)",
+	    [PP_WANT_SPEED] = "a speed (such as 100GFLOPS)",
+	    [PP_WANT_LIST] = "a list",
 	    [PP_WANT_NAME] = "",
 	};
 	return texts[want];
@@ -199,7 +208,8 @@ const char *pp_schema_wanted(struct pp_arena *arena, const struct pp_attribute_r
 		left--;
 		const char *before = first && !*text ? "" : left == 0 ? " or " : ", ";
 		bool kind = *name == '@';
-		text = pp_arena_printf(arena, "%s%s%s%.*s", text, before, kind ? "the name of a " : "", (int)(length - kind), name + kind);
+		text = pp_arena_printf(arena, "%s%s%s%.*s", text, before, kind ? "the name of a " : "", (int)(length - kind),
+		                       name + kind);
 		first = false;
 	}
 	return text;

@@ -32,8 +32,8 @@ static void print_time(const char *name, uint64_t time, FILE *out)
 
 static void print_custom(const struct pp_custom *custom, FILE *out)
 {
-	fprintf(out, " params %" PRIu64 " flops %" PRIu64 " activation %" PRIu64 " output %" PRIu64, custom->params, custom->flops,
-	        custom->activation, custom->output);
+	fprintf(out, " params %" PRIu64 " flops %" PRIu64 " activation %" PRIu64 " output %" PRIu64, custom->params,
+	        custom->flops, custom->activation, custom->output);
 	print_time("time_f", custom->time_f, out);
 	print_time("time_i", custom->time_i, out);
 	print_time("time_w", custom->time_w, out);
@@ -47,20 +47,23 @@ static void print_layer(const struct pp_layer *layer, FILE *out)
 	fprintf(out, " : %s", kind_name[layer->kind]);
 	switch ((enum pp_layer_kind)layer->kind) {
 	case PP_LAYER_EMBEDDING:
-		fprintf(out, " hidden %" PRIu32 " vocab %" PRIu32 " padded %" PRIu32 " seq %" PRIu32, layer->hidden, layer->vocab,
-		        layer->padded_vocab, layer->seq);
+		fprintf(out, " hidden %" PRIu32 " vocab %" PRIu32 " padded %" PRIu32 " seq %" PRIu32, layer->hidden,
+		        layer->vocab, layer->padded_vocab, layer->seq);
 		break;
 	case PP_LAYER_BLOCK:
-		fprintf(out, " hidden %" PRIu32 " heads %" PRIu32 " kv_heads %" PRIu32 " head_dim %" PRIu32 " ffn %" PRIu32 " seq %" PRIu32
-		             " window %" PRIu32 " act %s norm %s%s",
+		fprintf(out,
+		        " hidden %" PRIu32 " heads %" PRIu32 " kv_heads %" PRIu32 " head_dim %" PRIu32 " ffn %" PRIu32
+		        " seq %" PRIu32 " window %" PRIu32 " act %s norm %s%s",
 		        layer->hidden, layer->heads, layer->kv_heads, layer->head_dim, layer->ffn, layer->seq, layer->window,
 		        act_name[layer->act], layer->rms ? "rmsnorm" : "layernorm", layer->bias ? " bias" : "");
 		break;
 	case PP_LAYER_NORM:
-		fprintf(out, " hidden %" PRIu32 " norm %s%s", layer->hidden, layer->rms ? "rmsnorm" : "layernorm", layer->bias ? " bias" : "");
+		fprintf(out, " hidden %" PRIu32 " norm %s%s", layer->hidden, layer->rms ? "rmsnorm" : "layernorm",
+		        layer->bias ? " bias" : "");
 		break;
 	case PP_LAYER_HEAD:
-		fprintf(out, " hidden %" PRIu32 " vocab %" PRIu32 " padded %" PRIu32, layer->hidden, layer->vocab, layer->padded_vocab);
+		fprintf(out, " hidden %" PRIu32 " vocab %" PRIu32 " padded %" PRIu32, layer->hidden, layer->vocab,
+		        layer->padded_vocab);
 		if (layer->tie != PP_NULL)
 			fprintf(out, " tie %" PRIu32, layer->tie);
 		break;
@@ -76,7 +79,9 @@ static void print_layer(const struct pp_layer *layer, FILE *out)
 static void print_model(const struct pp_model *model, FILE *out)
 {
 	fprintf(out, "model %s\n", model->name);
-	fprintf(out, "  hidden %" PRIu32 "\n  vocab %" PRIu32 "\n  padded_vocab %" PRIu32 "\n  seq %" PRIu32 "\n  trains %s\n  init_std ",
+	fprintf(out,
+	        "  hidden %" PRIu32 "\n  vocab %" PRIu32 "\n  padded_vocab %" PRIu32 "\n  seq %" PRIu32
+	        "\n  trains %s\n  init_std ",
 	        model->hidden, model->vocab, model->padded_vocab, model->seq, model->trains ? "true" : "false");
 	print_real(model->init_std, out);
 	fprintf(out, "\nlayers %" PRIu32 "\n", model->layer_count);
@@ -93,7 +98,9 @@ static void print_cluster(const struct pp_cluster *cluster, FILE *out)
 {
 	const struct pp_gpu *gpu = &cluster->gpu;
 	fprintf(out, "cluster %s\n  nodes %" PRIu32 "\n  gpus %" PRIu32 "\n", cluster->name, cluster->nodes, cluster->gpus);
-	fprintf(out, "  gpu %s memory %" PRIu64 " reserve %" PRIu64 " fp32 %" PRIu64 " bf16 %" PRIu64 " bandwidth %" PRIu64 " efficiency ",
+	fprintf(out,
+	        "  gpu %s memory %" PRIu64 " reserve %" PRIu64 " fp32 %" PRIu64 " bf16 %" PRIu64 " bandwidth %" PRIu64
+	        " efficiency ",
 	        gpu->name, gpu->memory, gpu->reserve, gpu->flops[PP_F32], gpu->flops[PP_BF16], gpu->bandwidth);
 	print_real(gpu->efficiency, out);
 	fputc('\n', out);
@@ -113,7 +120,8 @@ static void print_stages(const struct pp_stages_spec *stages, FILE *out)
 		fputc('\n', out);
 		return;
 	}
-	fprintf(out, "\n  balance %s\n  min_layers %" PRIu32 "\n  max_layers ", balance_name[stages->balance], stages->min_layers);
+	fprintf(out, "\n  balance %s\n  min_layers %" PRIu32 "\n  max_layers ", balance_name[stages->balance],
+	        stages->min_layers);
 	if (stages->max_layers)
 		fprintf(out, "%" PRIu32 "\n", stages->max_layers);
 	else
@@ -129,7 +137,8 @@ static void print_named_real(const char *name, double value, FILE *out)
 static void print_train(const struct pp_spec *spec, FILE *out)
 {
 	const struct pp_train *train = &spec->train;
-	fprintf(out, "train\n  microbatch %" PRIu32 "\n  microbatches %" PRIu32 "\n  seq %" PRIu32 "\n  dtype %s\n  loss %s\n",
+	fprintf(out,
+	        "train\n  microbatch %" PRIu32 "\n  microbatches %" PRIu32 "\n  seq %" PRIu32 "\n  dtype %s\n  loss %s\n",
 	        train->microbatch, spec->microbatches, train->seq, pp_dtype_name[spec->dtype], pp_mean_name[train->mean]);
 	fprintf(out, "  optimizer %s\n", pp_optimizer_name[train->optimizer]);
 	for (uint32_t i = 0; i < train->hyper_count; i++) {
@@ -155,15 +164,16 @@ static void print_run(const struct pp_train *train, FILE *out)
 	fprintf(out, "\n  steps %" PRIu64 "\n  lr %s", train->steps, pp_lr_name[train->lr_kind]);
 	print_named_real("peak", train->lr_peak, out);
 	print_named_real("floor", train->lr_floor, out);
-	fprintf(out, " warmup %" PRIu64 "\n  seed %" PRIu64 "\n  log_every %" PRIu64 "\n", train->lr_warmup, train->seed, train->log_every);
+	fprintf(out, " warmup %" PRIu64 "\n  seed %" PRIu64 "\n  log_every %" PRIu64 "\n", train->lr_warmup, train->seed,
+	        train->log_every);
 }
 
 void pp_spec_print(const struct pp_spec *spec, FILE *out)
 {
 	print_model(&spec->model, out);
 	print_cluster(&spec->cluster, out);
-	fprintf(out, "parallel tp %" PRIu32 " pp %" PRIu32 " vpp %" PRIu32 " dp %" PRIu32 "\n", spec->parallel.tp, spec->parallel.pp,
-	        spec->parallel.vpp, spec->parallel.dp);
+	fprintf(out, "parallel tp %" PRIu32 " pp %" PRIu32 " vpp %" PRIu32 " dp %" PRIu32 "\n", spec->parallel.tp,
+	        spec->parallel.pp, spec->parallel.vpp, spec->parallel.dp);
 	print_stages(&spec->stages, out);
 	fprintf(out, "schedule %s\n", spec->schedule_name);
 	if (spec->schedule_memory)

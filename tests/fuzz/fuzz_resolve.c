@@ -29,7 +29,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 	struct pp_strtab *strings = pp_strtab_create(arena);
 	struct pp_sources *sources = pp_sources_create(arena);
 	struct pp_diag *diag = pp_diag_create(arena, sources);
-	const struct pp_source *source = pp_sources_add(sources, "fuzz.pipe", pp_arena_copy(arena, (const char *)bytes, length), length);
+	const struct pp_source *source =
+	    pp_sources_add(sources, "fuzz.pipe", pp_arena_copy(arena, (const char *)bytes, length), length);
 	const struct pp_ast *ast = source ? pp_parse(arena, strings, source, diag) : NULL;
 	if (ast && pp_diag_ok(diag)) {
 		struct pp_resolve_options options = {.library = pp_library, .library_count = pp_library_count};

@@ -54,7 +54,8 @@ static inline struct resolved resolve_named(const char *name, const char *text)
 	struct option_lists lists;
 	read_options(r.parsed.arena, text, &lists);
 	if (pp_diag_ok(r.parsed.diag))
-		r.ok = pp_resolve(r.parsed.arena, r.parsed.strings, r.parsed.sources, r.parsed.ast, &lists.options, r.parsed.diag, &r.out);
+		r.ok = pp_resolve(r.parsed.arena, r.parsed.strings, r.parsed.sources, r.parsed.ast, &lists.options,
+		                  r.parsed.diag, &r.out);
 	return r;
 }
 

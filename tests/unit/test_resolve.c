@@ -40,7 +40,8 @@ static void specs_that_compile(void **state)
 static void specs_that_wait(void **state)
 {
 	(void)state;
-	static const char *const names[] = {"2_gpt2_hf", "3_interleaved", "5_zero_bubble", "6_hetero_search", "7_gpt3_175b", "8_deepseek_v3"};
+	static const char *const names[] = {"2_gpt2_hf",       "3_interleaved", "5_zero_bubble",
+	                                    "6_hetero_search", "7_gpt3_175b",   "8_deepseek_v3"};
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		struct pp_arena *arena = pp_arena_create(NULL);
 		const char *path = pp_arena_printf(arena, "tests/data/specs/%s.pipe", names[i]);
@@ -85,7 +86,8 @@ static const struct pp_setting *find_setting(const struct resolved *r, const cha
 	return NULL;
 }
 
-static void assert_setting(struct resolved *r, const char *block, const char *attribute, enum pp_origin origin, const char *value)
+static void assert_setting(struct resolved *r, const char *block, const char *attribute, enum pp_origin origin,
+                           const char *value)
 {
 	const struct pp_setting *setting = find_setting(r, block, attribute);
 	assert_int_equal(setting->origin, origin);
@@ -95,8 +97,9 @@ static void assert_setting(struct resolved *r, const char *block, const char *at
 static void origins(void **state)
 {
 	(void)state;
-	struct resolved r = resolve_text("# options: -D n=8 --set train.microbatch=2\nparam n : int = 4\n" MODEL "cluster c { gpus = n }\n"
-	                                 "parallel { pp = cluster.gpus }\nschedule 1f1b\ntrain { microbatches = 2 * parallel.pp }\n");
+	struct resolved r =
+	    resolve_text("# options: -D n=8 --set train.microbatch=2\nparam n : int = 4\n" MODEL "cluster c { gpus = n }\n"
+	                 "parallel { pp = cluster.gpus }\nschedule 1f1b\ntrain { microbatches = 2 * parallel.pp }\n");
 	assert_true(r.ok);
 	assert_setting(&r, "param", "n", PP_ORIGIN_DEFINE, "8");
 	assert_setting(&r, "train", "microbatch", PP_ORIGIN_SET, "2");
@@ -111,14 +114,16 @@ static void origins(void **state)
 static void metric_asserts(void **state)
 {
 	(void)state;
-	struct resolved r = resolve_text(MODEL REST "assert bubble <= 0.30, \"pipeline idles too much\"\nassert peak_memory < 1GiB\n"
-	                                            "assert time_per_step < 5ms and parallel.pp == 4\n");
+	struct resolved r =
+	    resolve_text(MODEL REST "assert bubble <= 0.30, \"pipeline idles too much\"\nassert peak_memory < 1GiB\n"
+	                            "assert time_per_step < 5ms and parallel.pp == 4\n");
 	assert_true(r.ok);
 	assert_int_equal(r.out.assert_count, 3);
 	struct pp_metrics metrics = {.bubble = 1.0 / 3.0, .time_per_step = 0.004, .peak_memory = 5e8};
 	assert_false(pp_asserts_check(r.parsed.arena, &r.out, &metrics, r.parsed.diag));
-	assert_string_equal(messages_text(&r.parsed, PP_DIAG_SHORT),
-	                    "x.pipe:6:8: error: assertion failed: bubble = 0.3333, wanted <= 0.30: \"pipeline idles too much\" [E0203]\n");
+	assert_string_equal(
+	    messages_text(&r.parsed, PP_DIAG_SHORT),
+	    "x.pipe:6:8: error: assertion failed: bubble = 0.3333, wanted <= 0.30: \"pipeline idles too much\" [E0203]\n");
 	resolved_free(&r);
 }
 
@@ -137,14 +142,16 @@ static void batch_arithmetic(void **state)
 static void scope_of_rows(void **state)
 {
 	(void)state;
-	struct resolved r = resolve_text(MODEL "cluster c { gpus = 4 }\nparallel { pp = 4 }\nlet extra = 1\n"
-	                                       "schedule mine { group = 3  order for r { F*(m-p+group+extra) } }\ntrain { microbatches = 8 }\n");
+	struct resolved r = resolve_text(
+	    MODEL "cluster c { gpus = 4 }\nparallel { pp = 4 }\nlet extra = 1\n"
+	          "schedule mine { group = 3  order for r { F*(m-p+group+extra) } }\ntrain { microbatches = 8 }\n");
 	assert_true(r.ok);
 	assert_non_null(r.out.schedule);
 	assert_null(r.out.policy);
 	const struct pp_stmt *order = r.out.schedule->body->next;
 	assert_int_equal(order->kind, PP_STMT_ORDER);
-	struct pp_eval eval = {.arena = r.parsed.arena, .sources = r.parsed.sources, .diag = r.parsed.diag, .scope = r.out.scope};
+	struct pp_eval eval = {
+	    .arena = r.parsed.arena, .sources = r.parsed.sources, .diag = r.parsed.diag, .scope = r.out.scope};
 	int64_t count;
 	assert_true(pp_eval_whole(&eval, order->pattern->repeat, "repeat count", &count));
 	assert_int_equal(count, 8);
@@ -154,8 +161,10 @@ static void scope_of_rows(void **state)
 static void imported_cluster(void **state)
 {
 	(void)state;
-	struct resolved r = resolve_text("import \"imports/machines.pipe\" as lib\n" MODEL "cluster c extends lib.lab { nodes = 2  link inter { bandwidth = "
-	                                 "10Gbit/s  latency = 1ms } }\nparallel { pp = lib.per_node * 2 }\nschedule 1f1b\ntrain { microbatches = 8 }\n");
+	struct resolved r = resolve_text(
+	    "import \"imports/machines.pipe\" as lib\n" MODEL
+	    "cluster c extends lib.lab { nodes = 2  link inter { bandwidth = "
+	    "10Gbit/s  latency = 1ms } }\nparallel { pp = lib.per_node * 2 }\nschedule 1f1b\ntrain { microbatches = 8 }\n");
 	if (!r.ok)
 		fail_msg("%s", messages_text(&r.parsed, PP_DIAG_HUMAN));
 	const struct pp_cluster *cluster = &r.out.spec.cluster;
@@ -175,7 +184,8 @@ static void imported_cluster(void **state)
 static void bases_and_schedule_asserts(void **state)
 {
 	(void)state;
-	struct resolved r = resolve_text("model base { hidden = 64  heads = 4  layers = 8  vocab = 256  seq = 32 }\nmodel big extends base { layers = 12 }\n"
+	struct resolved r = resolve_text("model base { hidden = 64  heads = 4  layers = 8  vocab = 256  seq = 32 }\nmodel "
+	                                 "big extends base { layers = 12 }\n"
 	                                 "cluster c { gpus = 4 }\nparallel { pp = 4 }\ntrain { microbatches = 8 }\n"
 	                                 "schedule mine { assert m >= 2 * p and v == 1  order for r { F*m B*m } }\n");
 	if (!r.ok)
@@ -188,8 +198,9 @@ static void bases_and_schedule_asserts(void **state)
 static void place_list(void **state)
 {
 	(void)state;
-	struct resolved r = resolve_text(MODEL "cluster c { gpus = 4 }\nparallel { pp = 4 }\nstages { place = [0..p-1, 3..0, 0] }\n"
-	                                       "schedule gpipe\ntrain { microbatches = 8 }\n");
+	struct resolved r =
+	    resolve_text(MODEL "cluster c { gpus = 4 }\nparallel { pp = 4 }\nstages { place = [0..p-1, 3..0, 0] }\n"
+	                       "schedule gpipe\ntrain { microbatches = 8 }\n");
 	assert_true(r.ok);
 	static const uint32_t ranks[] = {0, 1, 2, 3, 3, 2, 1, 0, 0};
 	assert_int_equal(r.out.spec.stages.stage_count, 9);
@@ -202,29 +213,34 @@ static void place_list(void **state)
 static void ranges_of_counts(void **state)
 {
 	(void)state;
-	static const char *const values[] = {"0", "-1", "2147483648", "4294967300", "9223372036854775808", "99999999999999999999", "1.5", "1/3"};
-	static const char *const attributes[] = {"model.layers", "model.vocab", "parallel.pp", "parallel.tp", "parallel.dp", "parallel.vpp",
-	                                         "train.microbatch", "train.microbatches", "cluster.gpus", "cluster.nodes"};
+	static const char *const values[] = {
+	    "0", "-1", "2147483648", "4294967300", "9223372036854775808", "99999999999999999999", "1.5", "1/3"};
+	static const char *const attributes[] = {"model.layers", "model.vocab",  "parallel.pp",      "parallel.tp",
+	                                         "parallel.dp",  "parallel.vpp", "train.microbatch", "train.microbatches",
+	                                         "cluster.gpus", "cluster.nodes"};
 	for (size_t a = 0; a < sizeof(attributes) / sizeof(attributes[0]); a++) {
 		for (size_t v = 0; v < sizeof(values) / sizeof(values[0]); v++) {
 			struct pp_arena *arena = pp_arena_create(NULL);
 			const char *options = pp_arena_printf(arena, "# options: --set %s=%s\n", attributes[a], values[v]);
 			struct resolved r = resolve_text(pp_arena_printf(arena, "%s%s%s", options, MODEL, REST));
 			const char *text = messages_text(&r.parsed, PP_DIAG_SHORT), *name = strchr(attributes[a], '.') + 1;
-			if (r.ok || !strstr(text, pp_arena_printf(arena, "`%s`", name)) || !(strstr(text, "[E0106]") || strstr(text, "[E0202]")))
+			if (r.ok || !strstr(text, pp_arena_printf(arena, "`%s`", name)) ||
+			    !(strstr(text, "[E0106]") || strstr(text, "[E0202]")))
 				fail_msg("%s = %s: %s", attributes[a], values[v], text);
 			resolved_free(&r);
 			pp_arena_destroy(arena);
 		}
 	}
-	struct resolved r = resolve_text("# options: --set model.layers=1e1 --set train.microbatches=4.0 --set parallel.vpp=01\n" MODEL REST);
+	struct resolved r = resolve_text(
+	    "# options: --set model.layers=1e1 --set train.microbatches=4.0 --set parallel.vpp=01\n" MODEL REST);
 	assert_true(r.ok);
 	assert_int_equal(r.out.spec.model.layer_count, 13);
 	assert_int_equal(r.out.spec.microbatches, 4);
 	resolved_free(&r);
 	r = resolve_text("# options: --set parallel.pp=65536 --set parallel.tp=65536\n" MODEL REST);
 	assert_false(r.ok);
-	assert_non_null(strstr(messages_text(&r.parsed, PP_DIAG_SHORT), "tp·pp·dp = 65536·65536·1 = 4294967296 but the cluster has 4 GPUs"));
+	assert_non_null(strstr(messages_text(&r.parsed, PP_DIAG_SHORT),
+	                       "tp·pp·dp = 65536·65536·1 = 4294967296 but the cluster has 4 GPUs"));
 	resolved_free(&r);
 }
 
@@ -232,17 +248,46 @@ static void hostile(void **state)
 {
 	(void)state;
 	static const char *const texts[] = {
-	    "", "# only a comment\n", "model {}", "model g extends g {}", "schedule a extends a", "let a = a", "param a : int = b\nlet b = a",
-	    "import \"x.pipe\"", "import \"/\"", "parallel { pp = parallel.pp }", "model g { hidden = model.heads  heads = model.hidden }",
-	    "let a = [0..999999999999]", "model g { repeat 999999999999 { } }", "model g { for i in 0..999999999999 { } }",
+	    "",
+	    "# only a comment\n",
+	    "model {}",
+	    "model g extends g {}",
+	    "schedule a extends a",
+	    "let a = a",
+	    "param a : int = b\nlet b = a",
+	    "import \"x.pipe\"",
+	    "import \"/\"",
+	    "parallel { pp = parallel.pp }",
+	    "model g { hidden = model.heads  heads = model.hidden }",
+	    "let a = [0..999999999999]",
+	    "model g { repeat 999999999999 { } }",
+	    "model g { for i in 0..999999999999 { } }",
 	    "model g { repeat 1000000 { repeat 1000000 { layer x : custom { flops = 1GFLOP } } } }",
-	    "let a = 99999999999999999999999999999999999999 * 99999999999999999999999999999999999999", "let a = 1 / 0", "let a = 2 % 0",
-	    "let a = sqrt(-1)", "let a = log2(0)", "let a = 1e999", "let a = 1e-999", "let a = max()", "let a = min([])",
-	    "stages { split { (|)*1000000000 } }", "stages { split { ()*1000000000000 } }",
-	    "model g { layer a : block * 99999999999 }", "gpu x { flops { } }\ncluster c { gpu = x  gpu { } }",
-	    "cluster c { gpus = 1 link { } link x { } }", "train { optimizer = adamw(1, 2, 3, 4, 5, 6) lr = cosine() }",
-	    "run { lr = cosine(peak = 1, peak = 2) data = synthetic(seed = synthetic) }", "schedule { }", "schedule x from csv \"a\"",
-	    "assert 1", "assert bubble", "assert \"a\" < 1", "let p = 1", "let bubble = 1", "model 1f1b { }", "parallel x { }",
+	    "let a = 99999999999999999999999999999999999999 * 99999999999999999999999999999999999999",
+	    "let a = 1 / 0",
+	    "let a = 2 % 0",
+	    "let a = sqrt(-1)",
+	    "let a = log2(0)",
+	    "let a = 1e999",
+	    "let a = 1e-999",
+	    "let a = max()",
+	    "let a = min([])",
+	    "stages { split { (|)*1000000000 } }",
+	    "stages { split { ()*1000000000000 } }",
+	    "model g { layer a : block * 99999999999 }",
+	    "gpu x { flops { } }\ncluster c { gpu = x  gpu { } }",
+	    "cluster c { gpus = 1 link { } link x { } }",
+	    "train { optimizer = adamw(1, 2, 3, 4, 5, 6) lr = cosine() }",
+	    "run { lr = cosine(peak = 1, peak = 2) data = synthetic(seed = synthetic) }",
+	    "schedule { }",
+	    "schedule x from csv \"a\"",
+	    "assert 1",
+	    "assert bubble",
+	    "assert \"a\" < 1",
+	    "let p = 1",
+	    "let bubble = 1",
+	    "model 1f1b { }",
+	    "parallel x { }",
 	};
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
 		struct resolved r = resolve_text(texts[i]);
@@ -277,9 +322,19 @@ int main(void)
 	if (chdir(PP_SOURCE_DIR "/tests/diag") != 0) /* imports are relative */
 		return 1;
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(specs_that_compile), cmocka_unit_test(specs_that_wait), cmocka_unit_test(messages), cmocka_unit_test(origins),
-	    cmocka_unit_test(metric_asserts), cmocka_unit_test(batch_arithmetic), cmocka_unit_test(scope_of_rows), cmocka_unit_test(imported_cluster), cmocka_unit_test(bases_and_schedule_asserts), cmocka_unit_test(place_list),
-	    cmocka_unit_test(ranges_of_counts), cmocka_unit_test(hostile), cmocka_unit_test(long_chains),
+	    cmocka_unit_test(specs_that_compile),
+	    cmocka_unit_test(specs_that_wait),
+	    cmocka_unit_test(messages),
+	    cmocka_unit_test(origins),
+	    cmocka_unit_test(metric_asserts),
+	    cmocka_unit_test(batch_arithmetic),
+	    cmocka_unit_test(scope_of_rows),
+	    cmocka_unit_test(imported_cluster),
+	    cmocka_unit_test(bases_and_schedule_asserts),
+	    cmocka_unit_test(place_list),
+	    cmocka_unit_test(ranges_of_counts),
+	    cmocka_unit_test(hostile),
+	    cmocka_unit_test(long_chains),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
