@@ -33,6 +33,7 @@ struct pp_parse {
 	const char *head;                /* name of the block statement being read */
 	struct pp_token_place tokens[3]; /* the current token and the two before it */
 	struct pp_span wrong;            /* the last token that was reported */
+	uint32_t searched;               /* no line ends between it and this offset */
 	bool sure;                       /* its mistake was recognised: what follows can be trusted */
 	bool stopped;                    /* a limit was hit: the scanner says end of text, nothing more is reported */
 	bool brackets_reported;          /* one message about brackets is enough: the next would follow from it */
@@ -52,7 +53,7 @@ void pp_report_unexpected(struct pp_parse *parse, struct pp_span span, const cha
                           int expected_count);
 
 /* Reading goes on at a token that starts at `at`: is it certain enough to report the next error at once? */
-bool pp_recovered(const struct pp_parse *parse, uint32_t at);
+bool pp_recovered(struct pp_parse *parse, uint32_t at);
 
 /* Report E0008 and stop reading. */
 void pp_report_nesting(struct pp_parse *parse, struct pp_span span);

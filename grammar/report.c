@@ -30,15 +30,15 @@ void pp_report_nesting(struct pp_parse *parse, struct pp_span span)
 	pp_help(message, "split the expression with `let`; a chain of operators may have %d terms", PP_HEIGHT_LIMIT);
 }
 
-bool pp_recovered(const struct pp_parse *parse, uint32_t at)
+bool pp_recovered(struct pp_parse *parse, uint32_t at)
 {
 	if (at <= parse->wrong.start)
 		return false; /* the wrong token itself, not yet passed: trusting it would report it for ever */
 	if (parse->sure)
 		return true;
 	uint32_t base = parse->source->base;
-	for (uint32_t i = parse->wrong.start; i < at; i++) {
-		char byte = parse->source->text[i - base];
+	for (; parse->searched < at; parse->searched++) {
+		char byte = parse->source->text[parse->searched - base];
 		if (byte == '\n' || byte == '\r')
 			return true;
 	}
@@ -355,6 +355,7 @@ void pp_report_unexpected(struct pp_parse *parse, struct pp_span span, const cha
 {
 	struct pp_span before = parse->wrong;
 	parse->wrong = span;
+	parse->searched = span.start;
 	parse->sure = false;
 	if (parse->stopped)
 		return;
