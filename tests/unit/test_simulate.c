@@ -27,8 +27,10 @@ static void closed_forms(void **state)
 		for (uint32_t m = 1; m <= 9; m++) {
 			struct pp_arena *arena = pp_arena_create(NULL);
 			struct build_options options = {.depth = 2};
-			struct pp_sim one = simulate(arena, build_program(arena, build_1f1b(arena, p, m), &options), PP_LAYOUT_CHANNEL);
-			struct pp_sim gpipe = simulate(arena, build_program(arena, build_gpipe(arena, p, m), &options), PP_LAYOUT_CHANNEL);
+			struct pp_sim one =
+			    simulate(arena, build_program(arena, build_1f1b(arena, p, m), &options), PP_LAYOUT_CHANNEL);
+			struct pp_sim gpipe =
+			    simulate(arena, build_program(arena, build_gpipe(arena, p, m), &options), PP_LAYOUT_CHANNEL);
 			assert_int_equal(one.makespan, 300 * (m + p - 1));
 			assert_int_equal(one.bound, one.makespan);
 			assert_int_equal(gpipe.makespan, 300 * (m + p - 1));
@@ -36,7 +38,8 @@ static void closed_forms(void **state)
 			for (uint32_t r = 0; r < p; r++) {
 				assert_int_equal(one.rank[r].peak_stashes, m < p - r ? m : p - r);
 				assert_int_equal(gpipe.rank[r].peak_stashes, m);
-				assert_int_equal(one.rank[r].sent + one.rank[r].received, (r > 0 ? 2 * m : 0) + (r + 1 < p ? 2 * m : 0));
+				assert_int_equal(one.rank[r].sent + one.rank[r].received,
+				                 (r > 0 ? 2 * m : 0) + (r + 1 < p ? 2 * m : 0));
 			}
 			pp_arena_destroy(arena);
 		}
@@ -49,7 +52,8 @@ static void random_programs(void **state)
 		struct pp_arena *arena = pp_arena_create(NULL);
 		uint64_t random = seed;
 		const struct pp_schedule *schedule = build_random(arena, &random);
-		struct build_options options = {.trains = seed % 2, .depth = 1 + (uint32_t)(seed % 3), .latency = build_below(&random, 3) * 40};
+		struct build_options options = {
+		    .trains = seed % 2, .depth = 1 + (uint32_t)(seed % 3), .latency = build_below(&random, 3) * 40};
 		for (int phase = 0; phase < PP_PHASE_COUNT; phase++)
 			options.ticks[phase] = 1 + build_below(&random, 300);
 		const struct pp_program *program = build_program(arena, schedule, &options);
@@ -64,11 +68,130 @@ static void random_programs(void **state)
 	}
 }
 
+static struct pp_program *two_ranks(struct pp_arena *arena, bool trains)
+{
+	struct build_options options = {.latency = 50, .trains = trains};
+	return build_program(arena, build_1f1b(arena, 2, 2), &options);
+}
+
+static void assert_idle(const struct pp_sim_rank *rank, const uint64_t *expected)
+{
+	for (int cause = 0; cause < PP_IDLE_COUNT; cause++)
+		if (rank->idle[cause] != expected[cause])
+			fail_msg("%s: %llu, expected %llu", pp_idle_name[cause], (unsigned long long)rank->idle[cause],
+			         (unsigned long long)expected[cause]);
+}
+
+/* Rank 0: F0 0-100, waits for its send 150, F1 -250, B0 of rank 1 ends at 450, arrives at 500, and so on. */
+static void idle_by_cause(void **state)
+{
+	(void)state;
+	struct pp_arena *arena = pp_arena_create(NULL);
+	struct pp_sim sim = simulate(arena, two_ranks(arena, false), PP_LAYOUT_CHANNEL);
+	assert_int_equal(sim.makespan, 1000);
+	assert_idle(&sim.rank[0], (uint64_t[]){0, 0, 250, 150, 0, 0});
+	assert_idle(&sim.rank[1], (uint64_t[]){150, 250, 0, 0, 0, 0});
+	assert_int_equal(sim.rank[0].longest_idle, 250);
+	assert_int_equal(sim.rank[0].longest_idle_at, 250);
+	assert_int_equal(sim.rank[1].longest_idle_at, 750);
+	assert_true(sim.work == 600 && sim.bubble == 1 - 600.0 / 1000 && sim.overhead == 1000.0 / 600 - 1 &&
+	            sim.imbalance == 0);
+	assert_int_equal(sim.longest_span, 1000);
+	assert_int_equal(sim.tail, 0);
+	sim = simulate(arena, two_ranks(arena, false),
+	               PP_LAYOUT_BLOCKING); /* rank 1 also stands at its receive and its send */
+	assert_int_equal(sim.makespan, 1100);
+	assert_idle(&sim.rank[0], (uint64_t[]){0, 0, 300, 200, 0, 0});
+	assert_idle(&sim.rank[1], (uint64_t[]){150, 250, 0, 100, 0, 0});
+	pp_arena_destroy(arena);
+}
+
+/* The instruction at `from` comes to stand at `to`. */
+static void move(struct pp_program *program, uint32_t rank, uint32_t from, uint32_t to)
+{
+	struct pp_instr *items = program->programs[0].streams[rank].items, kept = items[from];
+	if (from < to)
+		memmove(&items[from], &items[from + 1], (to - from) * sizeof *items);
+	else
+		memmove(&items[to + 1], &items[to], (from - to) * sizeof *items);
+	items[to] = kept;
+}
+
+/* With one queue per rank: rank 0 posts the receive of a gradient ahead of its second activation, which is ready at 250
+ * but may leave only when that gradient has come (500). */
+static void head_of_line(void **state)
+{
+	(void)state;
+	struct pp_arena *arena = pp_arena_create(NULL);
+	struct pp_program *program = two_ranks(arena, false);
+	move(program, 0, 7, 6);
+	move(program, 1, 4, 6);
+	assert_int_equal(program->programs[0].streams[0].items[6].op, PP_OP_RECV);
+	assert_int_equal(program->programs[0].streams[1].items[6].op, PP_OP_RECV);
+	struct pp_sim sim = simulate(arena, program, PP_LAYOUT_RANK);
+	assert_int_equal(sim.makespan, 1100);
+	assert_idle(&sim.rank[0], (uint64_t[]){0, 0, 350, 150, 0, 0});
+	assert_idle(&sim.rank[1], (uint64_t[]){150, 250, 0, 50, 50, 0});
+	assert_int_equal(simulate(arena, program, PP_LAYOUT_CHANNEL).makespan, 1050);
+	pp_arena_destroy(arena);
+}
+
+/* Three sums over two ranks after the last compute, each 2 ring steps of 50 ns; memory traffic at 1 byte per ns. */
+static void step_tail(void **state)
+{
+	(void)state;
+	struct pp_arena *arena = pp_arena_create(NULL);
+	struct pp_program *program = two_ranks(arena, true);
+	struct pp_sim sim = simulate(arena, program, PP_LAYOUT_CHANNEL);
+	assert_int_equal(sim.makespan, 1000);
+	assert_int_equal(sim.tail, 300);
+	program->cost.memory_bandwidth = 1000000000;
+	sim = simulate(arena, program, PP_LAYOUT_CHANNEL);
+	uint64_t clear = 32 + 24, norms = 2 * 64, clip = 32 + 24 + 32, update = 2 * (2 + 1 + 2 + 2) * 64;
+	assert_int_equal(sim.rank[0].first, clear);
+	assert_int_equal(sim.makespan, 1000 + clear);
+	assert_int_equal(sim.tail, 300 + norms + clip + update);
+	pp_arena_destroy(arena);
+}
+
+static void intervals(void **state)
+{
+	(void)state;
+	struct pp_arena *arena = pp_arena_create(NULL);
+	struct pp_program *program = two_ranks(arena, false);
+	struct pp_sim sim;
+	assert_true(pp_simulate(arena, program, &program->programs[0], PP_LAYOUT_CHANNEL, true, &sim));
+	static const struct pp_interval expected[] = {{0, 0},     {0, 100},   {100, 150}, {100, 150}, {150, 150},
+	                                              {150, 250}, {250, 300}, {450, 500}, {250, 500}, {500, 700},
+	                                              {750, 800}, {700, 800}, {800, 1000}};
+	for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+		assert_int_equal(sim.instr[0][i].start, expected[i].start);
+		assert_int_equal(sim.instr[0][i].end, expected[i].end);
+	}
+	pp_arena_destroy(arena);
+}
+
+static void a_deadlock_does_not_finish(void **state)
+{
+	(void)state;
+	struct pp_arena *arena = pp_arena_create(NULL);
+	const struct pp_program *program = build_naive(arena, build_1f1b(arena, 4, 8));
+	struct pp_sim sim;
+	for (int layout = 0; layout < PP_LAYOUT_COUNT; layout++)
+		assert_false(pp_simulate(arena, program, &program->programs[0], (enum pp_layout)layout, true, &sim));
+	pp_arena_destroy(arena);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(closed_forms),
 	    cmocka_unit_test(random_programs),
+	    cmocka_unit_test(idle_by_cause),
+	    cmocka_unit_test(head_of_line),
+	    cmocka_unit_test(step_tail),
+	    cmocka_unit_test(intervals),
+	    cmocka_unit_test(a_deadlock_does_not_finish),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
