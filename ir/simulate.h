@@ -28,30 +28,30 @@ struct pp_interval {
 };
 
 struct pp_sim_rank {
-	uint64_t busy;                /* ns of compute (F, B, I, W) */
-	uint64_t first, last;         /* start of the first and end of the last compute; both 0: none */
-	uint64_t idle[PP_IDLE_COUNT]; /* ns by cause, 0 .. makespan; busy + sum = makespan */
+	uint64_t busy;                          /* ns of compute (F, B, I, W) */
+	uint64_t first, last;                   /* start of the first and end of the last compute; both 0: none */
+	uint64_t idle[PP_IDLE_COUNT];           /* ns by cause, 0 .. makespan; busy + sum = makespan */
 	uint64_t longest_idle, longest_idle_at; /* the longest stretch without compute in 0 .. makespan */
-	uint64_t sent, received;      /* messages */
-	uint32_t peak_stashes;        /* (stage, mb) forwards whose backward is still to come, most at once */
-	uint64_t peak_bytes;          /* live bytes: static + dynamic values, at most arena_bytes */
-	uint64_t peak_at;             /* ns */
+	uint64_t sent, received;                /* messages */
+	uint32_t peak_stashes;                  /* (stage, mb) forwards whose backward is still to come, most at once */
+	uint64_t peak_bytes;                    /* live bytes: static + dynamic values, at most arena_bytes */
+	uint64_t peak_at;                       /* ns */
 };
 
 struct pp_sim {
-	uint64_t makespan;     /* 0 to the end of the last F/B/I/W */
-	uint64_t tail;         /* the step tail after it (reductions, norm, update) */
-	uint64_t longest_span; /* longest (last - first) of a rank */
-	uint64_t bound;        /* lower bound on the makespan for these computes, placement and links: bounds.c */
-	double work;           /* mean busy over ranks, ns */
-	double bubble;         /* 1 - work / makespan */
-	double overhead;       /* makespan / work - 1 */
-	double span_bubble;    /* 1 - work / longest_span */
-	double imbalance;      /* largest busy / mean busy - 1 */
+	uint64_t makespan;          /* 0 to the end of the last F/B/I/W */
+	uint64_t tail;              /* the step tail after it (reductions, norm, update) */
+	uint64_t longest_span;      /* longest (last - first) of a rank */
+	uint64_t bound;             /* lower bound on the makespan for these computes, placement and links: bounds.c */
+	double work;                /* mean busy over ranks, ns */
+	double bubble;              /* 1 - work / makespan */
+	double overhead;            /* makespan / work - 1 */
+	double span_bubble;         /* 1 - work / longest_span */
+	double imbalance;           /* largest busy / mean busy - 1 */
 	struct pp_sim_rank *rank;   /* [ranks] */
-	struct pp_interval **instr; /* [ranks][stream count], NULL unless asked: start and end of an instruction. Posts: when
-	                               their transfer or collective begins and is over. Waits: from when the rank comes to
-	                               them until it goes on */
+	struct pp_interval **instr; /* [ranks][stream count], NULL unless asked: start and end of an instruction. Posts:
+	                               when their transfer or collective begins and is over. Waits: from when the rank comes
+	                               to them until it goes on */
 };
 
 /* Run `named` of a verified program under a queue layout. `intervals`: also fill in sim->instr. Returns false if it
@@ -61,7 +61,7 @@ bool pp_simulate(struct pp_arena *arena, const struct pp_program *program, const
 
 /* No order of the computes of `named` on their ranks ends before this: bounds.c. `busy`: compute time of each rank;
  * scratch memory comes from `arena`. */
-uint64_t pp_makespan_bound(struct pp_arena *arena, const struct pp_program *program, const struct pp_named_program *named,
-                           const uint64_t *busy);
+uint64_t pp_makespan_bound(struct pp_arena *arena, const struct pp_program *program,
+                           const struct pp_named_program *named, const uint64_t *busy);
 
 #endif

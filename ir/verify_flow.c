@@ -5,218 +5,38 @@
  * ensures:  each (stage, mb) runs F and then B, or I and then W, once, on its rank; every value read is the one
  *           demanded; nothing live or in flight is overwritten, in slots or bytes; nothing is left live at the end. */
 #include "lifetime.h"
-#include "verify_state.h"
+#include "verify_slots.h"
 
 #include <inttypes.h>
-
-/* What a dynamic slot holds. The state says who may touch it: a value in flight in either direction belongs to the
- * transport until the wait. */
-enum slot_state {
-	HOLDS_NOTHING,
-	HOLDS_ACT, /* a boundary value: read once, by its compute or its send */
-	HOLDS_GRAD,
-	HOLDS_STASH,    /* full: written by F */
-	HOLDS_STASH_W,  /* after I: what W needs */
-	HOLDS_DATA,     /* token ids, labels */
-	BEING_RECEIVED, /* posted, not waited for */
-	BEING_SENT,
-};
-
-struct slot_value {
-	uint32_t state; /* enum slot_state */
-	uint32_t stage, mb;
-	uint32_t writer; /* instruction that brought it here */
-};
-
-struct flow {
-	struct pp_proof *proof;
-	uint32_t rank;
-	const struct pp_rank *memory;
-	struct slot_value *value; /* [slot_count] */
-	struct pp_live live;
-	uint8_t *progress;     /* [stages * microbatches] */
-	uint64_t *out_bytes;   /* [stages] */
-	uint8_t *needs_aux;    /* [stages]: bit per phase whose body reads aux */
-	uint64_t *last_reader; /* bit per instruction: the last reader of its aux slot's data; NULL: none here */
-	uint32_t stashes;      /* held now */
-	uint32_t at;           /* the instruction looked at */
-	const char *operand;   /* its operand, for messages */
-};
-
-enum {
-	CLASS_BOUNDARY = 1u << PP_SLOT_RECV | 1u << PP_SLOT_OUT,
-	CLASS_RECV = 1u << PP_SLOT_RECV,
-	CLASS_OUT = 1u << PP_SLOT_OUT,
-	CLASS_STASH = 1u << PP_SLOT_STASH,
-	CLASS_AUX = 1u << PP_SLOT_AUX,
-};
-
-static const char *class_text(uint32_t classes)
-{
-	return classes == CLASS_BOUNDARY ? "recv or out"
-	       : classes == CLASS_RECV   ? "recv"
-	       : classes == CLASS_OUT    ? "out"
-	       : classes == CLASS_STASH  ? "stash"
-	                                 : "aux";
-}
-
-static const char *slot_text(const struct flow *f, uint32_t slot)
-{
-	return pp_proof_slot(f->proof, f->rank, slot);
-}
-
-static const char *value_text(const struct flow *f, uint32_t state, uint32_t stage, uint32_t mb)
-{
-	static const char *const what[] = {
-	    "nothing",           "act",           "grad", "the stash of", "the stash after bwdi of", "data of",
-	    "a receive into it", "a send from it"};
-	if (state == HOLDS_NOTHING)
-		return what[state];
-	return pp_arena_printf(f->proof->arena, "%s s%" PRIu32 " m%" PRIu32, what[state], stage, mb);
-}
-
-static const char *held_text(const struct flow *f, uint32_t slot)
-{
-	const struct slot_value *value = &f->value[slot];
-	return value_text(f, value->state, value->stage, value->mb);
-}
-
-static struct pp_message *flow_error(const struct flow *f, const char *code, const char *text)
-{
-	return pp_proof_error(f->proof, code, f->rank, f->at, "%s", text);
-}
-
-/* ---- slots ------------------------------------------------------------------------------------------------------ */
-
-static bool class_is(const struct flow *f, uint32_t slot, uint32_t classes)
-{
-	if (slot < f->memory->slot_count && classes >> f->memory->slots[slot].class & 1)
-		return true;
-	flow_error(f, "V5",
-	           pp_arena_printf(f->proof->arena, "has %s as `%s`, which must be a slot of class %s", slot_text(f, slot),
-	                           f->operand, class_text(classes)));
-	return false;
-}
-
-static bool report_overwrite(const struct flow *f, uint32_t slot, uint32_t victim)
-{
-	const struct slot_value *old = &f->value[victim];
-	const char *shared =
-	    slot == victim ? "" : pp_arena_printf(f->proof->arena, " (shares bytes with %s)", slot_text(f, victim));
-	const char *how = old->state == BEING_RECEIVED ? "which is still being received into"
-	                  : old->state == BEING_SENT
-	                      ? "which is still being sent"
-	                      : pp_arena_printf(f->proof->arena, "which still holds %s", held_text(f, victim));
-	struct pp_message *message = flow_error(
-	    f, "V5",
-	    pp_arena_printf(f->proof->arena, "writes `%s` to %s%s, %s", f->operand, slot_text(f, slot), shared, how));
-	pp_proof_also(f->proof, message, f->rank, old->writer, "%s",
-	              old->state == BEING_RECEIVED || old->state == BEING_SENT ? "posted here" : "written here");
-	return false;
-}
-
-/* Write a value: the slot must hold nothing and share no bytes with a live one. */
-static bool put(struct flow *f, uint32_t slot, uint32_t classes, uint32_t state, uint32_t stage, uint32_t mb,
-                uint64_t bytes)
-{
-	if (!class_is(f, slot, classes))
-		return false;
-	struct slot_value *value = &f->value[slot];
-	if (value->state != HOLDS_NOTHING)
-		return report_overwrite(f, slot, slot);
-	if (f->memory->slots[slot].bytes < bytes) {
-		flow_error(f, "V5",
-		           pp_arena_printf(f->proof->arena, "writes %" PRIu64 " bytes to %s, which has %" PRIu64, bytes,
-		                           slot_text(f, slot), f->memory->slots[slot].bytes));
-		return false;
-	}
-	uint32_t other = pp_live_add(&f->live, slot);
-	if (other != PP_NULL)
-		return report_overwrite(f, slot, other);
-	*value = (struct slot_value){.state = state, .stage = stage, .mb = mb, .writer = f->at};
-	return true;
-}
-
-static bool report_read(const struct flow *f, uint32_t slot, uint32_t state, uint32_t stage, uint32_t mb)
-{
-	const struct slot_value *value = &f->value[slot];
-	bool boundary = value->state == HOLDS_ACT || value->state == HOLDS_GRAD;
-	const char *code = boundary ? "V2" : "V5";
-	const char *text =
-	    pp_arena_printf(f->proof->arena, "reads `%s` from %s and expects %s, but it holds %s", f->operand,
-	                    slot_text(f, slot), value_text(f, state, stage, mb), held_text(f, slot));
-	if (value->state == BEING_RECEIVED)
-		text = pp_arena_printf(f->proof->arena, "reads `%s` from %s before the wait of its receive", f->operand,
-		                       slot_text(f, slot));
-	struct pp_message *message = flow_error(f, code, text);
-	if (value->state != HOLDS_NOTHING)
-		pp_proof_also(f->proof, message, f->rank, value->writer, "%s",
-		              value->state == BEING_RECEIVED || value->state == BEING_SENT ? "posted here" : "written here");
-	return false;
-}
-
-static bool holds(const struct flow *f, uint32_t slot, uint32_t classes, uint32_t state, uint32_t stage, uint32_t mb)
-{
-	if (!class_is(f, slot, classes))
-		return false;
-	const struct slot_value *value = &f->value[slot];
-	if (value->state == state && value->stage == stage && value->mb == mb)
-		return true;
-	return report_read(f, slot, state, stage, mb);
-}
-
-static void empty(struct flow *f, uint32_t slot)
-{
-	f->value[slot].state = HOLDS_NOTHING;
-	pp_live_remove(&f->live, slot);
-}
-
-static bool take(struct flow *f, uint32_t slot, uint32_t classes, uint32_t state, uint32_t stage, uint32_t mb)
-{
-	if (!holds(f, slot, classes, state, stage, mb))
-		return false;
-	empty(f, slot);
-	return true;
-}
-
-static bool must_be_null(const struct flow *f, uint32_t slot)
-{
-	if (slot == PP_NULL)
-		return true;
-	flow_error(f, "V5",
-	           pp_arena_printf(f->proof->arena, "has %s as `%s`, but this stage has none: it must be the null slot",
-	                           slot_text(f, slot), f->operand));
-	return false;
-}
 
 /* ---- compute ------------------------------------------------------------------------------------------------------
  */
 
-static bool loads(const struct flow *f, uint32_t stage)
+static bool loads(const struct pp_flow *f, uint32_t stage)
 {
 	return f->proof->program->stages[stage].loads_tokens || f->proof->program->stages[stage].loads_labels;
 }
 
-static bool read_aux(struct flow *f, const struct pp_instr *instr, uint32_t slot, enum pp_phase phase)
+static bool read_aux(struct pp_flow *f, const struct pp_instr *instr, uint32_t slot, enum pp_phase phase)
 {
 	f->operand = "aux";
 	if (!loads(f, instr->stage))
-		return must_be_null(f, slot);
+		return pp_flow_null(f, slot);
 	if (slot == PP_NULL) {
 		if (phase != PP_PHASE_F && !(f->needs_aux[instr->stage] >> phase & 1))
 			return true;
-		flow_error(f, "V5", "has no `aux`, but it reads the tokens or labels of the microbatch");
+		pp_flow_error(f, "V5", "has no `aux`, but it reads the tokens or labels of the microbatch");
 		return false;
 	}
-	if (!holds(f, slot, CLASS_AUX, HOLDS_DATA, instr->stage, instr->mb))
+	if (!pp_flow_holds(f, slot, PP_CLASS_AUX, PP_HOLDS_DATA, instr->stage, instr->mb))
 		return false;
 	if (pp_bit(f->last_reader, f->at))
-		empty(f, slot);
+		pp_flow_empty(f, slot);
 	return true;
 }
 
 /* The stash operand is null where a stage keeps nothing, or for a forward that is never followed by a backward. */
-static bool stash_absent(const struct flow *f, const struct pp_instr *instr, uint32_t slot)
+static bool stash_absent(const struct pp_flow *f, const struct pp_instr *instr, uint32_t slot)
 {
 	return slot == PP_NULL && (f->proof->forward_only || f->proof->program->stages[instr->stage].stash_bytes == 0);
 }
@@ -232,19 +52,19 @@ static const char *misplaced(uint8_t from, uint8_t to, uint8_t found)
 }
 
 /* V1: the op runs on its stage's rank, once, after what must precede it. */
-static bool step(struct flow *f, const struct pp_instr *instr, uint8_t from, uint8_t to)
+static bool step(struct pp_flow *f, const struct pp_instr *instr, uint8_t from, uint8_t to)
 {
 	const struct pp_program *program = f->proof->program;
 	if (instr->stage >= program->stage_count || instr->mb >= program->microbatches) {
-		flow_error(f, "V1",
-		           pp_arena_printf(f->proof->arena, "is out of range: %" PRIu32 " stages, %" PRIu32 " microbatches",
-		                           program->stage_count, program->microbatches));
+		pp_flow_error(f, "V1",
+		              pp_arena_printf(f->proof->arena, "is out of range: %" PRIu32 " stages, %" PRIu32 " microbatches",
+		                              program->stage_count, program->microbatches));
 		return false;
 	}
 	if (program->stages[instr->stage].rank != f->rank) {
-		flow_error(f, "V1",
-		           pp_arena_printf(f->proof->arena, "is on the wrong rank: stage %" PRIu32 " lives on rank %" PRIu32,
-		                           instr->stage, program->stages[instr->stage].rank));
+		pp_flow_error(f, "V1",
+		              pp_arena_printf(f->proof->arena, "is on the wrong rank: stage %" PRIu32 " lives on rank %" PRIu32,
+		                              instr->stage, program->stages[instr->stage].rank));
 		return false;
 	}
 	uint8_t *progress = &f->progress[(size_t)instr->stage * program->microbatches + instr->mb];
@@ -252,7 +72,7 @@ static bool step(struct flow *f, const struct pp_instr *instr, uint8_t from, uin
 		*progress = to;
 		return true;
 	}
-	struct pp_message *message = flow_error(f, "V1", misplaced(from, to, *progress));
+	struct pp_message *message = pp_flow_error(f, "V1", misplaced(from, to, *progress));
 	for (uint32_t i = 0; i < f->at; i++) {
 		const struct pp_instr *other = pp_proof_instr(f->proof, f->rank, i);
 		if (pp_is_compute(other) && other->stage == instr->stage && other->mb == instr->mb)
@@ -261,7 +81,7 @@ static bool step(struct flow *f, const struct pp_instr *instr, uint8_t from, uin
 	return false;
 }
 
-static bool forward(struct flow *f, const struct pp_instr *instr)
+static bool forward(struct pp_flow *f, const struct pp_instr *instr)
 {
 	if (!step(f, instr, RAN_NOTHING, RAN_FORWARD))
 		return false;
@@ -274,43 +94,43 @@ static bool forward(struct flow *f, const struct pp_instr *instr)
 	seen->last_forward = f->at;
 	/* Outputs first: they must not take the place of the inputs, which are still being read. */
 	f->operand = "out";
-	if (s + 1 < f->proof->program->stage_count ? !put(f, out, CLASS_OUT, HOLDS_ACT, s, m, f->out_bytes[s])
-	                                           : !must_be_null(f, out))
+	if (s + 1 < f->proof->program->stage_count ? !pp_flow_put(f, out, PP_CLASS_OUT, PP_HOLDS_ACT, s, m, f->out_bytes[s])
+	                                           : !pp_flow_null(f, out))
 		return false;
 	f->operand = "stash";
 	if (!stash_absent(f, instr, stash)) {
-		if (!put(f, stash, CLASS_STASH, HOLDS_STASH, s, m, stage->stash_bytes))
+		if (!pp_flow_put(f, stash, PP_CLASS_STASH, PP_HOLDS_STASH, s, m, stage->stash_bytes))
 			return false;
 		if (f->proof->forward_only)
-			empty(f, stash);
+			pp_flow_empty(f, stash);
 	}
 	if (++f->stashes > f->proof->rank[f->rank].peak_stashes)
 		f->proof->rank[f->rank].peak_stashes = f->stashes;
 	f->operand = "in";
-	if (s > 0 ? !take(f, in, CLASS_BOUNDARY, HOLDS_ACT, s - 1, m) : !must_be_null(f, in))
+	if (s > 0 ? !pp_flow_take(f, in, PP_CLASS_BOUNDARY, PP_HOLDS_ACT, s - 1, m) : !pp_flow_null(f, in))
 		return false;
 	return read_aux(f, instr, aux, PP_PHASE_F);
 }
 
 /* The part of bwd and bwdi that passes the gradient on. */
-static bool gradient(struct flow *f, const struct pp_instr *instr)
+static bool gradient(struct pp_flow *f, const struct pp_instr *instr)
 {
 	uint32_t s = instr->stage, m = instr->mb, dout = instr->a[2], din = instr->a[3];
 	f->operand = "din";
-	if (s > 0 ? !put(f, din, CLASS_OUT, HOLDS_GRAD, s, m, f->out_bytes[s - 1]) : !must_be_null(f, din))
+	if (s > 0 ? !pp_flow_put(f, din, PP_CLASS_OUT, PP_HOLDS_GRAD, s, m, f->out_bytes[s - 1]) : !pp_flow_null(f, din))
 		return false;
 	f->operand = "dout";
-	return s + 1 < f->proof->program->stage_count ? take(f, dout, CLASS_BOUNDARY, HOLDS_GRAD, s + 1, m)
-	                                              : must_be_null(f, dout);
+	return s + 1 < f->proof->program->stage_count ? pp_flow_take(f, dout, PP_CLASS_BOUNDARY, PP_HOLDS_GRAD, s + 1, m)
+	                                              : pp_flow_null(f, dout);
 }
 
 /* V8's local part: the first weight gradient of a stage writes, the others add. */
-static bool accumulate(struct flow *f, const struct pp_instr *instr)
+static bool accumulate(struct pp_flow *f, const struct pp_instr *instr)
 {
 	struct pp_stage_proof *seen = &f->proof->stage[instr->stage];
 	bool first = instr->flags & PP_FIRST;
 	if (first != (seen->weights == 0)) {
-		struct pp_message *message = flow_error(
+		struct pp_message *message = pp_flow_error(
 		    f, "V8",
 		    first ? "carries `first`, but is not the first weight gradient of its stage: what was added before is lost"
 		          : "is the first weight gradient of its stage and lacks `first`: it adds to the last step's");
@@ -328,103 +148,103 @@ static bool accumulate(struct flow *f, const struct pp_instr *instr)
 	return true;
 }
 
-static bool backward(struct flow *f, const struct pp_instr *instr)
+static bool backward(struct pp_flow *f, const struct pp_instr *instr)
 {
 	if (!step(f, instr, RAN_FORWARD, RAN_ALL) || !accumulate(f, instr) || !gradient(f, instr))
 		return false;
 	f->operand = "stash";
 	f->stashes--;
 	if (!stash_absent(f, instr, instr->a[1]) &&
-	    !take(f, instr->a[1], CLASS_STASH, HOLDS_STASH, instr->stage, instr->mb))
+	    !pp_flow_take(f, instr->a[1], PP_CLASS_STASH, PP_HOLDS_STASH, instr->stage, instr->mb))
 		return false;
 	return read_aux(f, instr, instr->a[0], PP_PHASE_B);
 }
 
-static bool input_gradient(struct flow *f, const struct pp_instr *instr)
+static bool input_gradient(struct pp_flow *f, const struct pp_instr *instr)
 {
 	if (!step(f, instr, RAN_FORWARD, RAN_INPUT_GRAD) || !gradient(f, instr))
 		return false;
 	f->operand = "stash";
 	if (!stash_absent(f, instr, instr->a[1])) {
-		if (!holds(f, instr->a[1], CLASS_STASH, HOLDS_STASH, instr->stage, instr->mb))
+		if (!pp_flow_holds(f, instr->a[1], PP_CLASS_STASH, PP_HOLDS_STASH, instr->stage, instr->mb))
 			return false;
-		f->value[instr->a[1]].state = HOLDS_STASH_W;
+		f->value[instr->a[1]].state = PP_HOLDS_STASH_W;
 	}
 	return read_aux(f, instr, instr->a[0], PP_PHASE_I);
 }
 
-static bool weight_gradient(struct flow *f, const struct pp_instr *instr)
+static bool weight_gradient(struct pp_flow *f, const struct pp_instr *instr)
 {
 	if (!step(f, instr, RAN_INPUT_GRAD, RAN_ALL) || !accumulate(f, instr))
 		return false;
 	f->operand = "stash";
 	f->stashes--;
 	if (!stash_absent(f, instr, instr->a[1]) &&
-	    !take(f, instr->a[1], CLASS_STASH, HOLDS_STASH_W, instr->stage, instr->mb))
+	    !pp_flow_take(f, instr->a[1], PP_CLASS_STASH, PP_HOLDS_STASH_W, instr->stage, instr->mb))
 		return false;
 	return read_aux(f, instr, instr->a[0], PP_PHASE_W);
 }
 
-static bool load(struct flow *f, const struct pp_instr *instr)
+static bool load(struct pp_flow *f, const struct pp_instr *instr)
 {
 	const struct pp_program *program = f->proof->program;
 	if (instr->stage >= program->stage_count || instr->mb >= program->microbatches ||
 	    program->stages[instr->stage].rank != f->rank) {
-		flow_error(f, "V1", "is for a stage or microbatch that this rank does not have");
+		pp_flow_error(f, "V1", "is for a stage or microbatch that this rank does not have");
 		return false;
 	}
 	const struct pp_stage *stage = &program->stages[instr->stage];
 	enum pp_load wanted = !stage->loads_tokens ? PP_LOAD_LABELS : stage->loads_labels ? PP_LOAD_BOTH : PP_LOAD_TOKENS;
 	if (!loads(f, instr->stage) || instr->sub != wanted) {
-		flow_error(f, "V5",
-		           pp_arena_printf(f->proof->arena, "loads %s, but stage %" PRIu32 " reads %s",
-		                           pp_load_name[instr->sub], instr->stage,
-		                           loads(f, instr->stage) ? pp_load_name[wanted] : "no data"));
+		pp_flow_error(f, "V5",
+		              pp_arena_printf(f->proof->arena, "loads %s, but stage %" PRIu32 " reads %s",
+		                              pp_load_name[instr->sub], instr->stage,
+		                              loads(f, instr->stage) ? pp_load_name[wanted] : "no data"));
 		return false;
 	}
 	f->operand = "aux";
-	return put(f, instr->a[0], CLASS_AUX, HOLDS_DATA, instr->stage, instr->mb, stage->aux_bytes);
+	return pp_flow_put(f, instr->a[0], PP_CLASS_AUX, PP_HOLDS_DATA, instr->stage, instr->mb, stage->aux_bytes);
 }
 
 /* ---- transfers ------------------------------------------------------------------------------------------------------
  */
 
-static uint32_t held_by(const struct flow *f, const struct pp_instr *post)
+static uint32_t held_by(const struct pp_flow *f, const struct pp_instr *post)
 {
-	return f->proof->program->channels[post->a[0]].kind == PP_ACT ? HOLDS_ACT : HOLDS_GRAD;
+	return f->proof->program->channels[post->a[0]].kind == PP_ACT ? PP_HOLDS_ACT : PP_HOLDS_GRAD;
 }
 
-static bool post_send(struct flow *f, const struct pp_instr *instr)
+static bool post_send(struct pp_flow *f, const struct pp_instr *instr)
 {
 	f->operand = "slot";
-	if (!holds(f, instr->a[2], CLASS_OUT, held_by(f, instr), instr->stage, instr->mb))
+	if (!pp_flow_holds(f, instr->a[2], PP_CLASS_OUT, held_by(f, instr), instr->stage, instr->mb))
 		return false;
-	f->value[instr->a[2]].state = BEING_SENT;
+	f->value[instr->a[2]].state = PP_BEING_SENT;
 	f->value[instr->a[2]].writer = f->at;
 	return true;
 }
 
-static bool post_receive(struct flow *f, const struct pp_instr *instr)
+static bool post_receive(struct pp_flow *f, const struct pp_instr *instr)
 {
 	f->operand = "slot";
-	return put(f, instr->a[2], CLASS_RECV, BEING_RECEIVED, instr->stage, instr->mb, pp_payload_bytes(instr));
+	return pp_flow_put(f, instr->a[2], PP_CLASS_RECV, PP_BEING_RECEIVED, instr->stage, instr->mb,
+	                   pp_payload_bytes(instr));
 }
 
-static void wait_post(struct flow *f, const struct pp_instr *instr)
+static void wait_post(struct pp_flow *f, const struct pp_instr *instr)
 {
 	int end = pp_proof_end(f->proof, f->rank, instr->a[0]);
 	uint32_t element = f->proof->first_message[instr->a[0]] + instr->a[1];
 	const struct pp_instr *post = pp_proof_instr(f->proof, f->rank, f->proof->posts[end][element]);
 	if (end == PP_SEND_END)
-		empty(f, post->a[2]);
+		pp_flow_empty(f, post->a[2]);
 	else
 		f->value[post->a[2]].state = held_by(f, post);
 }
 
-/* ---- one rank
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- one rank ----------------------------------------------------------------------------------- */
 
-static bool visit(struct flow *f, const struct pp_instr *instr)
+static bool visit(struct pp_flow *f, const struct pp_instr *instr)
 {
 	switch ((enum pp_op)instr->op) {
 	case PP_OP_LOAD:
@@ -459,7 +279,7 @@ static bool visit(struct flow *f, const struct pp_instr *instr)
 }
 
 /* Two compute ops that may overlap: the second must not touch what the first does. */
-static bool pair_independent(struct flow *f)
+static bool pair_independent(struct pp_flow *f)
 {
 	const struct pp_stream *stream = &f->proof->named->streams[f->rank];
 	const struct pp_instr *first = &stream->items[f->at];
@@ -467,7 +287,7 @@ static bool pair_independent(struct flow *f)
 	while (next < stream->count && !pp_is_compute(&stream->items[next]))
 		next++;
 	if (next == stream->count) {
-		flow_error(f, "V5", "may overlap the next compute op, but there is none");
+		pp_flow_error(f, "V5", "may overlap the next compute op, but there is none");
 		return false;
 	}
 	const struct pp_instr *second = &stream->items[next];
@@ -479,26 +299,26 @@ static bool pair_independent(struct flow *f)
 	if (!meet)
 		return true;
 	struct pp_message *message =
-	    flow_error(f, "V5", "may overlap the next compute op, but both use the same slot or gradients");
+	    pp_flow_error(f, "V5", "may overlap the next compute op, but both use the same slot or gradients");
 	pp_proof_also(f->proof, message, f->rank, next, "the next compute op");
 	return false;
 }
 
-static bool flags_allowed(struct flow *f, const struct pp_instr *instr)
+static bool flags_allowed(struct pp_flow *f, const struct pp_instr *instr)
 {
 	if (instr->flags & PP_FIRST && instr->op != PP_OP_BWD && instr->op != PP_OP_BWDW) {
-		flow_error(f, "V8", "carries `first`, which only bwd and bwdw may");
+		pp_flow_error(f, "V8", "carries `first`, which only bwd and bwdw may");
 		return false;
 	}
 	if (!(instr->flags & PP_PAIR))
 		return true;
 	if (pp_is_compute(instr))
 		return pair_independent(f);
-	flow_error(f, "V5", "carries `pair`, which only compute ops may");
+	pp_flow_error(f, "V5", "carries `pair`, which only compute ops may");
 	return false;
 }
 
-static void note_peak(struct flow *f)
+static void note_peak(struct pp_flow *f)
 {
 	struct pp_rank_proof *rank = &f->proof->rank[f->rank];
 	if (f->live.bytes <= rank->peak_bytes)
@@ -507,28 +327,28 @@ static void note_peak(struct flow *f)
 	rank->peak_instr = f->at;
 }
 
-static bool nothing_left(struct flow *f)
+static bool nothing_left(struct pp_flow *f)
 {
 	for (uint32_t i = 0; i < f->memory->slot_count; i++) {
-		if (f->value[i].state == HOLDS_NOTHING)
+		if (f->value[i].state == PP_HOLDS_NOTHING)
 			continue;
 		if (!pp_prove_backwards(f->proof, f->rank, f->progress))
 			return false; /* what is missing explains what is left */
 		f->at = f->value[i].writer;
-		flow_error(
-		    f, "V5",
-		    pp_arena_printf(f->proof->arena, "leaves %s in %s, which nothing reads", held_text(f, i), slot_text(f, i)));
+		pp_flow_error(f, "V5",
+		              pp_arena_printf(f->proof->arena, "leaves %s in %s, which nothing reads", pp_flow_held(f, i),
+		                              pp_flow_slot(f, i)));
 		return false;
 	}
 	return true;
 }
 
-static bool flow_rank(struct flow *f)
+static bool flow_rank(struct pp_flow *f)
 {
 	struct pp_proof *proof = f->proof;
 	const struct pp_stream *stream = &proof->named->streams[f->rank];
 	f->memory = &proof->program->rank[f->rank];
-	f->value = PP_NEW_ARRAY(proof->arena, struct slot_value, f->memory->slot_count);
+	f->value = PP_NEW_ARRAY(proof->arena, struct pp_slot_value, f->memory->slot_count);
 	f->live = pp_live_begin(proof->arena, f->memory);
 	f->stashes = 0;
 	f->last_reader = NULL;
@@ -544,8 +364,7 @@ static bool flow_rank(struct flow *f)
 	return nothing_left(f);
 }
 
-/* ---- all ranks
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- all ranks ---------------------------------------------------------------------------------- */
 
 static uint8_t *aux_needs(const struct pp_proof *proof)
 {
@@ -565,7 +384,7 @@ bool pp_prove_flow(struct pp_proof *proof)
 	const struct pp_program *program = proof->program;
 	if (!pp_prove_forwards(proof))
 		return false;
-	struct flow f = {
+	struct pp_flow f = {
 	    .proof = proof,
 	    .progress = PP_NEW_ARRAY(proof->arena, uint8_t, (size_t)program->stage_count * program->microbatches),
 	    .out_bytes = PP_NEW_ARRAY(proof->arena, uint64_t, program->stage_count),

@@ -147,8 +147,7 @@ static bool gradient_complete(struct pp_grad *g, uint32_t slot, uint32_t tensor)
 	return axes_summed(g, sum, PP_SLOT_GRAD, tensor);
 }
 
-/* ---- instructions of the tail
- * ----------------------------------------------------------------------------------------- */
+/* ---- instructions of the tail ------------------------------------------------------------------- */
 
 /* What `clip` has seen is what is reported: losses stay as they are after it. */
 static bool losses_open(const struct pp_grad *g, enum pp_slot_class class)

@@ -208,8 +208,7 @@ static bool static_alone(const struct pp_program *program, uint32_t r, struct pp
 	return true;
 }
 
-/* ---- the device
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- the device --------------------------------------------------------------------------------- */
 
 static const char *bytes_text(struct pp_arena *arena, uint64_t bytes)
 {

@@ -256,8 +256,7 @@ static void free_pool(struct builder *b, uint32_t rank, bool stash, uint32_t slo
 		*PP_PUSH(b->arena, &b->auxes[rank], &b->aux_count[rank], &b->aux_capacity[rank], uint32_t) = slot;
 }
 
-/* ---- emission
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- emission ----------------------------------------------------------------------------------- */
 
 static bool input_ready(const struct builder *b, const struct compute *c)
 {
@@ -350,8 +349,7 @@ static bool run_next(struct builder *b, uint32_t rank)
 	return true;
 }
 
-/* ---- tail
- * -------------------------------------------------------------------------------------------------------------- */
+/* ---- tail --------------------------------------------------------------------------------------- */
 
 static void emit_allreduce(struct builder *b, uint32_t rank, uint32_t group, enum pp_dtype dtype, uint32_t count,
                            uint32_t slot)
@@ -454,8 +452,7 @@ static void place_slots(struct pp_rank *memory)
 	}
 }
 
-/* ---- all
- * ------------------------------------------------------------------------------------------------------------------ */
+/* ---- all ---------------------------------------------------------------------------------------- */
 
 static struct builder begin(struct pp_arena *arena, const struct pp_schedule *schedule,
                             const struct build_options *options)

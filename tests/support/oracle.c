@@ -253,8 +253,7 @@ static bool wait_message(struct oracle *o, uint32_t r, const struct pp_instr *in
 	return true;
 }
 
-/* ---- collectives
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- collectives -------------------------------------------------------------------------------- */
 
 static uint32_t member_of(const struct pp_group *group, uint32_t r)
 {
@@ -334,8 +333,7 @@ static bool wait_collective(struct oracle *o, uint32_t r, const struct pp_instr 
 	return true;
 }
 
-/* ---- step tail
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- step tail ---------------------------------------------------------------------------------- */
 
 /* Rows with equal contents are equal. */
 static uint64_t hyper(const struct oracle *o, uint32_t row, bool clips)

@@ -1,0 +1,167 @@
+/* Messages and collectives of a simulated run: their numbers, queues, begin and end. */
+#include "simulate_state.h"
+
+#include "lifetime.h"
+
+/* ---- numbering -------------------------------------------------------------------------------------------------- */
+
+uint32_t pp_sim_members(const struct pp_sim_run *run, uint32_t group)
+{
+	const struct pp_group *g = &run->program->groups[group];
+	return g->axis == PP_AXIS_PP ? g->member_count : 1;
+}
+
+/* A collective of the group is posted; `mine` counts those of this rank, `seen` says for which rank it counts. */
+static void count_joint(const struct pp_sim_run *run, uint32_t group, uint32_t rank, uint32_t *mine, uint32_t *seen)
+{
+	bool symbolic = run->program->groups[group].axis != PP_AXIS_PP;
+	if (seen[group] != rank + 1 && !symbolic) {
+		seen[group] = rank + 1;
+		mine[group] = 0;
+	}
+	if (++mine[group] > run->joint_limit[group])
+		run->joint_limit[group] = mine[group];
+}
+
+/* Posts of every channel end and, per group, of the member that posts most collectives (symbolic axes: all of them). */
+static void count_posts(struct pp_sim_run *run)
+{
+	const struct pp_program *program = run->program;
+	uint32_t *mine = PP_NEW_ARRAY(run->scratch, uint32_t, program->group_count);
+	uint32_t *seen = PP_NEW_ARRAY(run->scratch, uint32_t, program->group_count);
+	for (uint32_t r = 0; r < program->ranks; r++) {
+		const struct pp_stream *stream = &run->named->streams[r];
+		run->ranks[r].last_compute = PP_NULL;
+		for (uint32_t i = 0; i < stream->count; i++) {
+			const struct pp_instr *instr = &stream->items[i];
+			if (pp_is_compute(instr))
+				run->ranks[r].last_compute = i;
+			else if (instr->op == PP_OP_SEND || instr->op == PP_OP_RECV)
+				run->sequence[instr->op == PP_OP_RECV][instr->a[0]]++;
+			else if (instr->op == PP_OP_COLL)
+				count_joint(run, instr->a[1], r, mine, seen);
+		}
+	}
+}
+
+void pp_sim_number(struct pp_sim_run *run)
+{
+	const struct pp_program *program = run->program;
+	uint32_t total = 0, posts = 0;
+	count_posts(run);
+	for (uint32_t c = 0; c < program->channel_count; c++) {
+		run->first_message[c] = total;
+		total += run->sequence[0][c] > run->sequence[1][c] ? run->sequence[0][c] : run->sequence[1][c];
+		run->sequence[0][c] = run->sequence[1][c] = 0;
+	}
+	run->first_message[program->channel_count] = run->message_count = total;
+	for (uint32_t g = 0; g < program->group_count; g++) {
+		run->first_joint[g] = total;
+		total += run->joint_limit[g];
+		run->joint_next[g] = PP_NEW_ARRAY(run->scratch, uint32_t, pp_sim_members(run, g));
+	}
+	run->element_count = total;
+	run->elements = PP_NEW_ARRAY(run->scratch, struct pp_sim_element, total);
+	for (uint32_t e = 0; e < run->message_count; e++, posts += 2)
+		run->elements[e] = (struct pp_sim_element){.wanted = 2, .first_post = posts};
+	for (uint32_t g = 0; g < program->group_count; g++)
+		for (uint32_t k = 0; k < run->joint_limit[g]; k++, posts += pp_sim_members(run, g))
+			run->elements[run->first_joint[g] + k] =
+			    (struct pp_sim_element){.wanted = pp_sim_members(run, g), .first_post = posts, .group = g};
+	run->posts = PP_NEW_ARRAY(run->scratch, struct pp_sim_post, posts);
+}
+
+/* ---- transfers -----------------------------------------------------------------------------------------------------
+ */
+
+void pp_sim_wake(struct pp_sim_run *run, uint32_t rank)
+{
+	if (run->ranks[rank].in_work)
+		return;
+	run->ranks[rank].in_work = true;
+	run->work[run->work_count++] = rank;
+}
+
+/* A sum over n members as a ring: each step moves one n-th of the payload. */
+static uint64_t collective_ticks(const struct pp_group *group, const struct pp_instr *instr, uint64_t members)
+{
+	if (members < 2)
+		return 0;
+	uint64_t steps = (instr->sub == PP_ALLREDUCE ? 2 : 1) * (members - 1);
+	uint64_t part = (pp_payload_bytes(instr) + members - 1) / members, ticks;
+	return __builtin_mul_overflow(steps, pp_transfer_ticks(group->latency, group->bandwidth, part), &ticks) ? UINT64_MAX
+	                                                                                                        : ticks;
+}
+
+static uint64_t element_ticks(const struct pp_sim_run *run, const struct pp_sim_element *element)
+{
+	const struct pp_sim_post *post = &run->posts[element->first_post];
+	const struct pp_instr *instr = &run->named->streams[post->rank].items[post->instr];
+	if (instr->op == PP_OP_COLL) {
+		const struct pp_group *group = &run->program->groups[element->group];
+		uint64_t members = group->axis == PP_AXIS_PP   ? group->member_count
+		                   : group->axis == PP_AXIS_TP ? run->program->tp
+		                                               : run->program->dp;
+		return collective_ticks(group, instr, members);
+	}
+	const struct pp_channel *channel = &run->program->channels[instr->a[0]];
+	return pp_transfer_ticks(channel->latency, channel->bandwidth, pp_payload_bytes(instr));
+}
+
+static void complete(struct pp_sim_run *run, struct pp_sim_element *element)
+{
+	element->over = true;
+	for (uint32_t i = 0; i < element->wanted; i++) {
+		const struct pp_sim_post *post = &run->posts[element->first_post + i];
+		if (post->queue != PP_NULL)
+			element->begin = pp_sim_later(element->begin, run->queue_free[post->queue]);
+	}
+	element->end = pp_sim_sum(element->begin, element_ticks(run, element));
+	for (uint32_t i = 0; i < element->wanted; i++) {
+		const struct pp_sim_post *post = &run->posts[element->first_post + i];
+		if (post->queue != PP_NULL) {
+			run->queue_free[post->queue] = element->end;
+			uint32_t next = run->head[post->queue] = post->next;
+			if (next != PP_NULL)
+				*PP_PUSH(run->scratch, &run->check, &run->check_count, &run->check_capacity, uint32_t) =
+				    run->posts[next].element;
+		}
+		if (run->sim->instr)
+			run->sim->instr[post->rank][post->instr] = (struct pp_interval){element->begin, element->end};
+		if (run->ranks[post->rank].waiting == (uint32_t)(element - run->elements))
+			pp_sim_wake(run, post->rank);
+	}
+}
+
+static void try_complete(struct pp_sim_run *run, uint32_t at)
+{
+	struct pp_sim_element *element = &run->elements[at];
+	if (element->over || element->posted < element->wanted)
+		return;
+	for (uint32_t i = 0; i < element->wanted; i++) {
+		uint32_t post = element->first_post + i, queue = run->posts[post].queue;
+		if (queue != PP_NULL && run->head[queue] != post)
+			return;
+	}
+	complete(run, element);
+}
+
+void pp_sim_post(struct pp_sim_run *run, uint32_t at, uint32_t index, uint32_t rank, uint32_t queue)
+{
+	struct pp_sim_element *element = &run->elements[at];
+	uint32_t post = element->first_post + index;
+	run->posts[post] = (struct pp_sim_post){
+	    .next = PP_NULL, .queue = queue, .rank = rank, .instr = run->ranks[rank].at, .element = at};
+	element->posted++;
+	element->begin = pp_sim_later(element->begin, run->ranks[rank].clock);
+	if (queue != PP_NULL) {
+		if (run->head[queue] == PP_NULL)
+			run->head[queue] = post;
+		else
+			run->posts[run->tail[queue]].next = post;
+		run->tail[queue] = post;
+	}
+	try_complete(run, at);
+	while (run->check_count)
+		try_complete(run, run->check[--run->check_count]);
+}
