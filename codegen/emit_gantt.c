@@ -6,6 +6,7 @@
  * dashes. */
 #include "emit.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -146,20 +147,18 @@ static void draw_idle(const struct scale *scale, struct row *row)
 		row->text[at] = '.';
 }
 
-/* An action in columns [first, last); its label if that fits, else its letter; dashes to the end,
- * but none in an action of one unit. */
+/* An action in columns [first, last): its label if that fits, else its letter; dashes to the end, but none in an action
+ * of one unit. The scaled form has no room for chunks in labels: lower case stands for odd ones. */
 static void draw_action(const struct pp_dump *dump, const struct scale *scale, struct row *row,
                         const struct pp_instr *instr, uint32_t first, uint32_t last)
 {
 	const char *label = pp_show_action(dump, instr);
-	uint32_t length = (uint32_t)strlen(label), room = last - first;
-	char letter = pp_compute_letter(instr);
-	memset(row->letter + first, letter, room);
+	uint32_t length = scale->unit ? (uint32_t)strlen(label) : 1 + length_of_number(instr->mb), room = last - first;
+	memset(row->letter + first, pp_compute_letter(instr), room);
 	memset(row->text + first, scale->unit && room <= scale->per_unit ? ' ' : '-', room);
-	if (length + scale->blank <= room)
-		memcpy(row->text + first, label, length);
-	else
-		row->text[first] = letter;
+	memcpy(row->text + first, label, length <= room ? length : 1);
+	if (!scale->unit && dump->chunk[instr->stage] % 2)
+		row->text[first] = (char)tolower((unsigned char)row->text[first]);
 	if (scale->blank && room > 1) {
 		row->text[last - 1] = ' ';
 		row->letter[last - 1] = 0;
@@ -242,7 +241,7 @@ static void print_axis(const struct pp_dump *dump, const struct scale *scale)
 	fprintf(dump->out, " %s\n", dump->unit.name);
 }
 
-static void print_legend(const struct pp_dump *dump)
+static void print_legend(const struct pp_dump *dump, const struct scale *scale)
 {
 	static const char *const words[] = {"F forward", "B backward", "I input gradient", "W weight gradient"};
 	bool seen[PP_PHASE_COUNT] = {false};
@@ -259,8 +258,10 @@ static void print_legend(const struct pp_dump *dump)
 	bool chunks = false;
 	for (uint32_t s = 0; s < dump->program->stage_count; s++)
 		chunks = chunks || dump->chunk[s];
-	fprintf(dump->out, "%s%s idle\n", chunks ? "F0.1 microbatch 0 of the rank's second chunk, " : "",
-	        dump->utf8 ? "\xc2\xb7" : ".");
+	const char *second = scale->unit ? "F0.1" : "f0";
+	if (chunks)
+		fprintf(dump->out, "%s microbatch 0 of the rank's second chunk, ", second);
+	fprintf(dump->out, "%s idle\n", dump->utf8 ? "\xc2\xb7" : ".");
 }
 
 void pp_emit_gantt(const struct pp_dump *dump)
@@ -281,7 +282,7 @@ void pp_emit_gantt(const struct pp_dump *dump)
 		fprintf(dump->out, " r%-*u ", (int)length_of_number(dump->program->ranks - 1) + 1, rank);
 		print_row(dump, &row);
 	}
-	print_legend(dump);
+	print_legend(dump, &scale);
 }
 
 void pp_emit_gantt_json(const struct pp_dump *dump)
