@@ -6,9 +6,7 @@
 #include "interp.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -273,19 +271,4 @@ void pp_interp_close(struct pp_interp *interp)
 {
 	free(interp->slots);
 	interp->slots = NULL;
-}
-
-bool pp_fault_parse(const char *text, struct pp_fault *fault, struct pp_status *status)
-{
-	static const char *const kinds[] = {"", "exit", "fail", "sleep"};
-	unsigned rank, index;
-	char kind[8];
-	char extra;
-	if (sscanf(text, "%9u:%9u:%7[a-z]%c", &rank, &index, kind, &extra) == 3)
-		for (unsigned i = 1; i < sizeof kinds / sizeof *kinds; i++)
-			if (strcmp(kind, kinds[i]) == 0) {
-				*fault = (struct pp_fault){(enum pp_fault_kind)i, rank, index};
-				return true;
-			}
-	return pp_fail(status, PP_EXIT_USAGE, "PP_FAULT=%s: want RANK:INSTRUCTION:exit|fail|sleep, such as 2:3:exit", text);
 }

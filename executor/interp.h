@@ -6,22 +6,12 @@
 
 #include "data.h"
 #include "device.h"
+#include "fault.h"
 #include "transport.h"
 #include "watch.h"
 
 #include "ir/program.h"
 #include "ir/status.h"
-
-/* A planted fault, for tests: at instruction `index` (from 0) of rank `rank` in the first step. */
-enum pp_fault_kind { PP_FAULT_NONE, PP_FAULT_EXIT, PP_FAULT_FAIL, PP_FAULT_SLEEP };
-
-struct pp_fault {
-	enum pp_fault_kind kind;
-	uint32_t rank, index;
-};
-
-/* RANK:INSTR:exit|fail|sleep. False with a usage message. */
-bool pp_fault_parse(const char *text, struct pp_fault *fault, struct pp_status *status);
 
 struct pp_interp {
 	/* Set by the owner before the first step. */

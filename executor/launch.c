@@ -156,6 +156,7 @@ int pp_launch_loop(struct pp_launch *launch)
 		fprintf(stderr,
 		        "piperun: not started by mpirun: %" PRIu32 " ranks run as threads of this process (--transport=loop)\n",
 		        loaded.program->ranks);
+	launch->run.here = loaded.program->ranks;
 	pp_launch_predict(launch, loaded.program);
 	struct pp_loop *loop = pp_loop_create(loaded.program, &launch->transport, &status);
 	if (!loop)

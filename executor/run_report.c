@@ -1,7 +1,6 @@
 /* Measured against predicted, after the run. Requires: all ranks call the same functions in the same order. */
 #include "run_report.h"
 
-#include "run_agree.h"
 #include "run_trace.h"
 
 #include <errno.h>
@@ -9,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 /* Sums over the counted steps of one rank, ns. */
 struct measured {
@@ -25,37 +25,52 @@ struct pp_run_report {
 	uint32_t rank;
 	uint64_t steps;
 	struct measured measured;
+	const char *trace_path;
+	FILE *trace_file; /* rank 0 */
 	uint64_t zero;    /* pp_clock() at the start of the trace */
 	uint64_t longest; /* instructions of the longest stream */
 	uint64_t traced;  /* steps */
 	uint64_t *times;  /* [traced][2 * longest] */
 };
 
+static bool open_trace(struct pp_run_report *report, const char *path, struct pp_status *status)
+{
+	const uint64_t most = UINT64_C(256) << 20, of_step = 2 * sizeof(uint64_t) * report->longest;
+	report->trace_path = path;
+	report->traced = report->steps < most / of_step ? report->steps : most / of_step;
+	report->times = calloc(report->traced + 1, of_step);
+	if (!report->times)
+		return pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory for the trace of rank %" PRIu32, report->rank);
+	if (report->rank == 0)
+		report->trace_file = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
+	if (report->rank == 0 && !report->trace_file)
+		return pp_fail(status, PP_EXIT_ENVIRONMENT, "cannot write the trace to %s: %s", path, strerror(errno));
+	return true;
+}
+
 struct pp_run_report *pp_run_report_open(const struct pp_program *program, const struct pp_named_program *named,
-                                         uint32_t rank, uint64_t steps, bool traced, struct pp_status *status)
+                                         uint32_t rank, uint64_t steps, const char *trace_path,
+                                         struct pp_status *status)
 {
 	struct pp_run_report *report = calloc(1, sizeof *report);
-	const uint64_t most = UINT64_C(256) << 20;
-	if (report) {
-		*report =
-		    (struct pp_run_report){.program = program, .named = named, .rank = rank, .steps = steps, .longest = 1};
-		for (uint32_t i = 0; i < program->ranks; i++)
-			if (named->streams[i].count > report->longest)
-				report->longest = named->streams[i].count;
-		uint64_t of_step = 2 * sizeof(uint64_t) * report->longest;
-		if (traced)
-			report->traced = steps < most / of_step ? steps : most / of_step;
-		report->times = report->traced ? calloc(report->traced, of_step) : NULL;
-		if (!report->traced || report->times)
-			return report;
-		free(report);
+	if (!report) {
+		pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory for the measurements of rank %" PRIu32, rank);
+		return NULL;
 	}
-	pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory for the measurements of rank %" PRIu32, rank);
+	*report = (struct pp_run_report){.program = program, .named = named, .rank = rank, .steps = steps, .longest = 1};
+	for (uint32_t i = 0; i < program->ranks; i++)
+		if (named->streams[i].count > report->longest)
+			report->longest = named->streams[i].count;
+	if (!trace_path || open_trace(report, trace_path, status))
+		return report;
+	pp_run_report_close(report);
 	return NULL;
 }
 
 void pp_run_report_close(struct pp_run_report *report)
 {
+	if (report->trace_file && report->trace_file != stdout)
+		fclose(report->trace_file);
 	free(report->times);
 	free(report);
 }
@@ -99,9 +114,19 @@ static void print_rank(const struct pp_program *program, uint32_t rank, const st
 	        (double)program->rank[rank].arena_bytes / 1048576, (double)of_rank->resident / 1048576);
 }
 
-static void print_table(const struct pp_program *program, const struct measured *all, const struct pp_sim *predicted,
-                        FILE *out)
+/* Ranks that compute and share processors measure each other's work too. */
+static void print_sharing(const struct pp_program *program, const struct pp_run_options *options, FILE *out)
 {
+	long processors = sysconf(_SC_NPROCESSORS_ONLN);
+	if (processors > 0 && options->here > (unsigned long)processors && program->train.vocab)
+		fprintf(out, "note: %" PRIu32 " ranks share %ld processors: measured times include waiting for one\n",
+		        options->here, processors);
+}
+
+static void print_table(const struct pp_program *program, const struct measured *all,
+                        const struct pp_run_options *options, FILE *out)
+{
+	const struct pp_sim *predicted = options->predicted;
 	double span = 0, step = 0;
 	for (uint32_t rank = 0; rank < program->ranks; rank++) {
 		double steps = (double)all[rank].steps;
@@ -115,11 +140,12 @@ static void print_table(const struct pp_program *program, const struct measured 
 	fprintf(out, " %9.3f ms   first to last compute %.3f ms\n", step * 1e-6, span * 1e-6);
 	for (uint32_t rank = 0; rank < program->ranks; rank++)
 		print_rank(program, rank, &all[rank], span, predicted, out);
+	print_sharing(program, options, out);
 	fflush(out);
 }
 
 bool pp_run_report_print(struct pp_run_report *report, const struct pp_report_link *link,
-                         const struct pp_sim *predicted, FILE *out, struct pp_status *status)
+                         const struct pp_run_options *options, FILE *out, struct pp_status *status)
 {
 	struct rusage usage;
 	if (getrusage(RUSAGE_SELF, &usage) == 0)
@@ -130,7 +156,7 @@ bool pp_run_report_print(struct pp_run_report *report, const struct pp_report_li
 	bool ok = pp_transport_exchange(link->transport, link->endpoint, link->watch, "gathering times", &report->measured,
 	                                all, sizeof *all, status);
 	if (ok && out)
-		print_table(report->program, all, predicted, out);
+		print_table(report->program, all, options, out);
 	free(all);
 	return ok;
 }
@@ -144,23 +170,30 @@ static void make_relative(const struct pp_run_report *report, uint64_t *times)
 		times[i] = times[i] > report->zero ? times[i] - report->zero : 0;
 }
 
-bool pp_run_report_trace(struct pp_run_report *report, const struct pp_report_link *link, const char *path,
-                         struct pp_status *status)
+static bool close_trace(struct pp_run_report *report, struct pp_status *status)
 {
-	FILE *out = NULL;
-	if (report->rank == 0)
-		out = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
-	if (report->rank == 0 && !out)
-		pp_fail(status, PP_EXIT_ENVIRONMENT, "cannot write the trace to %s: %s", path, strerror(errno));
-	bool ok = pp_run_agree(link->transport, link->endpoint, link->watch, report->program->ranks, "opening the trace",
-	                       report->rank != 0 || out, status);
-	size_t bytes = 2 * sizeof(uint64_t) * (size_t)report->longest;
-	uint64_t *all = ok ? calloc(report->program->ranks, bytes) : NULL;
-	if (ok && !all)
-		ok = pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory for the trace");
+	FILE *out = report->trace_file;
+	report->trace_file = NULL;
+	if (out && (out == stdout ? fflush(out) : fclose(out)) != 0)
+		return pp_fail(status, PP_EXIT_ENVIRONMENT, "cannot write the trace to %s: %s", report->trace_path,
+		               strerror(errno));
+	if (out && report->traced < report->steps)
+		fprintf(stderr, "piperun: the trace holds the first %" PRIu64 " of %" PRIu64 " steps\n", report->traced,
+		        report->steps);
+	return true;
+}
+
+bool pp_run_report_trace(struct pp_run_report *report, const struct pp_report_link *link, struct pp_status *status)
+{
 	struct pp_trace trace;
-	if (ok && out)
+	FILE *out = report->trace_file;
+	size_t bytes = 2 * sizeof(uint64_t) * (size_t)report->longest;
+	uint64_t *all = calloc(report->program->ranks, bytes);
+	if (!all)
+		return pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory for the trace");
+	if (out)
 		pp_trace_begin(&trace, out, report->program->ranks);
+	bool ok = true;
 	for (uint64_t step = 1; ok && step <= report->traced; step++) {
 		uint64_t *mine = pp_run_report_times(report, step);
 		make_relative(report, mine);
@@ -172,12 +205,7 @@ bool pp_run_report_trace(struct pp_run_report *report, const struct pp_report_li
 	if (ok && out)
 		pp_trace_end(&trace);
 	free(all);
-	if (out && (out == stdout ? fflush(out) : fclose(out)) != 0 && ok)
-		ok = pp_fail(status, PP_EXIT_ENVIRONMENT, "cannot write the trace to %s: %s", path, strerror(errno));
-	if (ok && report->rank == 0 && report->traced < report->steps)
-		fprintf(stderr, "piperun: the trace holds the first %" PRIu64 " of %" PRIu64 " steps\n", report->traced,
-		        report->steps);
-	return ok;
+	return ok && close_trace(report, status);
 }
 
 /* ---- weights --------------------------------------------------------------------------------------------- */

@@ -4,8 +4,7 @@
 #define PP_RUN_REPORT_H
 
 #include "interp.h"
-
-#include "ir/simulate.h"
+#include "run_options.h"
 
 struct pp_run_report;
 
@@ -17,9 +16,11 @@ struct pp_report_link {
 	struct pp_interp *interp;
 };
 
-/* `traced`: keep start and end of every instruction, of as many steps as fit into 256 MiB. */
+/* With a trace path: keep start and end of every instruction, of as many steps as fit into 256 MiB; rank 0 opens the
+ * file at once, so that a wrong path is known before the run. */
 struct pp_run_report *pp_run_report_open(const struct pp_program *program, const struct pp_named_program *named,
-                                         uint32_t rank, uint64_t steps, bool traced, struct pp_status *status);
+                                         uint32_t rank, uint64_t steps, const char *trace_path,
+                                         struct pp_status *status);
 void pp_run_report_close(struct pp_run_report *report);
 
 /* All ranks have just met: time 0 of the trace. */
@@ -33,11 +34,10 @@ void pp_run_report_step(struct pp_run_report *report, const struct pp_interp *in
 
 /* Gather over all ranks and print to `out` (NULL: not on this rank). */
 bool pp_run_report_print(struct pp_run_report *report, const struct pp_report_link *link,
-                         const struct pp_sim *predicted, FILE *out, struct pp_status *status);
+                         const struct pp_run_options *options, FILE *out, struct pp_status *status);
 
 /* Rank 0 writes a Chrome trace of all ranks. */
-bool pp_run_report_trace(struct pp_run_report *report, const struct pp_report_link *link, const char *path,
-                         struct pp_status *status);
+bool pp_run_report_trace(struct pp_run_report *report, const struct pp_report_link *link, struct pp_status *status);
 
 /* `weights NAME HASH` per global tensor, in tensor order. Fails if copies of a tied tensor differ. */
 bool pp_run_report_weights(const struct pp_report_link *link, FILE *out, struct pp_status *status);

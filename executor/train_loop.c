@@ -55,14 +55,27 @@ static uint32_t find_slot(const struct pp_rank *rank, enum pp_slot_class class)
 	return PP_NULL;
 }
 
-static double step_flops(const struct pp_program *program)
+static double step_flops(const struct pp_program *program, const struct pp_named_program *named)
 {
+	static const uint8_t calls[PP_PHASE_COUNT] = {
+	    [PP_PHASE_F] = PP_OP_FWD, [PP_PHASE_B] = PP_OP_BWD, [PP_PHASE_I] = PP_OP_BWDI, [PP_PHASE_W] = PP_OP_BWDW};
 	double flops = 0;
+	for (uint32_t rank = 0; rank < program->ranks; rank++)
+		for (uint32_t i = 0; i < named->streams[rank].count; i++) {
+			const struct pp_instr *instr = &named->streams[rank].items[i];
+			for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++)
+				if (instr->op == calls[phase])
+					flops += (double)program->stages[instr->stage].flops[phase];
+		}
+	return flops;
+}
+
+static bool program_loads(const struct pp_program *program)
+{
 	for (uint32_t s = 0; s < program->stage_count; s++)
-		for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++)
-			if (program->stages[s].body[phase] != PP_NULL)
-				flops += (double)program->stages[s].flops[phase];
-	return flops * program->microbatches;
+		if (program->stages[s].loads_tokens || program->stages[s].loads_labels)
+			return true;
+	return false;
 }
 
 static bool loads_data(const struct pp_stream *stream)
@@ -88,42 +101,47 @@ static bool open_metrics(struct training *training, struct pp_status *status)
 	return training->metrics != NULL;
 }
 
+static bool open_data(struct training *training, struct pp_status *status)
+{
+	const struct pp_rank_run *run = training->run;
+	if (run->options->data_path && !program_loads(run->program))
+		return pp_fail(status, PP_EXIT_USAGE, "--data=%s: this program reads no data", run->options->data_path);
+	if (!loads_data(training->stream))
+		return true;
+	training->data = pp_data_open(run->program, run->options->data_path, status);
+	return training->data != NULL;
+}
+
 static bool prepare(struct training *training, struct pp_status *status)
 {
 	struct pp_rank_run *run = training->run;
 	const struct pp_program *program = run->program;
-	const struct pp_rank *rank = &program->rank[run->rank];
+	const struct pp_run_options *options = run->options;
 	struct pp_interp *interp = &run->interp;
 	const struct pp_named_program *named = pp_program_find(program, "train");
 	if (!named)
 		return pp_fail(status, PP_EXIT_ENVIRONMENT, "the image holds no program `train`");
 	training->stream = &named->streams[run->rank];
-	training->steps = run->options->steps    ? run->options->steps
-	                  : program->train.steps ? program->train.steps
-	                                         : DEFAULT_STEPS;
-	training->losses = find_slot(rank, PP_SLOT_LOSSES);
-	training->scale = find_slot(rank, PP_SLOT_SCALE);
-	training->flops = step_flops(program);
+	training->steps = options->steps ? options->steps : program->train.steps ? program->train.steps : DEFAULT_STEPS;
+	training->losses = find_slot(&program->rank[run->rank], PP_SLOT_LOSSES);
+	training->scale = find_slot(&program->rank[run->rank], PP_SLOT_SCALE);
+	training->flops = step_flops(program, named);
+	if (!open_data(training, status))
+		return false;
 	*interp = (struct pp_interp){.program = program,
 	                             .rank = run->rank,
 	                             .device_ops = run->device_ops,
 	                             .transport = run->transport,
 	                             .endpoint = run->endpoint,
+	                             .data = training->data,
 	                             .watch = run->watch,
-	                             .jitter = run->options->jitter,
-	                             .fault = run->options->fault};
-	if (loads_data(training->stream)) {
-		training->data = pp_data_open(program, run->options->data_path, status);
-		if (!training->data)
-			return false;
-		interp->data = training->data;
-	}
+	                             .jitter = options->jitter,
+	                             .fault = options->fault};
 	interp->device = run->device_ops->create(program, run->rank, status);
 	if (!interp->device || !pp_interp_open(interp, status) || !open_metrics(training, status))
 		return false;
 	run->device_ops->init(interp->device, program->train.seed);
-	training->report =
-	    pp_run_report_open(program, named, run->rank, training->steps, run->options->trace_path != NULL, status);
+	training->report = pp_run_report_open(program, named, run->rank, training->steps, options->trace_path, status);
 	return training->report != NULL;
 }
 
@@ -225,9 +243,9 @@ static bool finish(struct training *training, struct pp_status *status)
 	FILE *out = run->rank == 0 && !run->options->quiet ? stdout : NULL;
 	if (out && steps)
 		fprintf(out, "mean loss of the last %" PRIu64 " steps: %.4f\n", steps, recent);
-	if (!pp_run_report_print(training->report, &link, run->options->predicted, out, status))
+	if (!pp_run_report_print(training->report, &link, run->options, out, status))
 		return false;
-	if (run->options->trace_path && !pp_run_report_trace(training->report, &link, run->options->trace_path, status))
+	if (run->options->trace_path && !pp_run_report_trace(training->report, &link, status))
 		return false;
 	return !run->options->weights_hash || pp_run_report_weights(&link, run->rank == 0 ? stdout : NULL, status);
 }

@@ -3,24 +3,10 @@
 #define PP_TRAIN_LOOP_H
 
 #include "interp.h"
-
-#include "ir/simulate.h"
+#include "run_options.h"
 
 /* The learning rate of a step (from 0). Its horizon is train->steps, however many steps are run. */
 double pp_learning_rate(const struct pp_train *train, uint64_t step);
-
-/* What the command line asks for, the same on all ranks. */
-struct pp_run_options {
-	uint64_t steps;           /* 0: as the program says */
-	const char *data_path;    /* instead of the program's, or NULL */
-	const char *metrics_path; /* JSON lines, or NULL */
-	const char *trace_path;   /* Chrome trace, or NULL */
-	bool weights_hash;        /* print a hash of every tensor at the end */
-	bool quiet;               /* no log lines */
-	uint64_t jitter;
-	struct pp_fault fault;
-	const struct pp_sim *predicted; /* or NULL */
-};
 
 struct pp_rank_run {
 	const struct pp_program *program;

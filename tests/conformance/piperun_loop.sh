@@ -23,6 +23,16 @@ run missing 3 "$BIN/piperun" "$work/none.ppx"
 lines missing 1 '^piperun: cannot open .*/none.ppx: No such file or directory$'
 run processes 2 env OMPI_COMM_WORLD_SIZE=4 "$BIN/piperun" --transport=loop "$work/four.pps"
 
+run trace 3 "$BIN/piperun" -q --transport=loop "$work/four.pps" --trace="$work/none/t.json"
+lines trace 1 '^piperun: cannot write the trace to .*/none/t.json: No such file or directory$'
+run metrics 3 "$BIN/piperun" -q --transport=loop "$work/four.pps" --metrics="$work/none/m.jsonl"
+lines metrics 1 '^piperun: cannot write metrics to .*/none/m.jsonl: No such file or directory$'
+run nodata 2 "$BIN/piperun" -q --transport=loop "$work/four.pps" --data=/etc/hostname
+lines nodata 1 '^piperun: --data=/etc/hostname: this program reads no data$'
+"$BIN/write_training" 2 1 4 untied 16 >"$work/gpt.pps"
+run nofile 3 "$BIN/piperun" -q --transport=loop "$work/gpt.pps" --data="$work/none"
+lines nofile 1 '^piperun: cannot open data file .*/none: No such file or directory$'
+
 # A program that is not proven does not run.
 sed 's/fwd s1 m0/fwd s1 m1/' "$work/four.pps" >"$work/twice.pps"
 run unproven 1 "$BIN/piperun" "$work/twice.pps"

@@ -145,6 +145,26 @@ static void the_cut_of_the_batch_does_not_scale_gradients(void **state)
 		assert_true(fabs(loss[i] / loss[0] - 1) < 1e-5 && fabs(norm[i] / norm[0] - 1) < 1e-5);
 }
 
+/* Field case B41: as many waits as posts. */
+static void every_post_is_waited_for(void **state)
+{
+	(void)state;
+	struct world w = make_world(1);
+	write_interleaved(&w, 2, 2, 4);
+	const struct pp_program *program = build(&w, tiny_spec(w.arena, false, 4));
+	unsigned counts[PP_OP_COUNT] = {0};
+	for (uint32_t rank = 0; rank < 2; rank++) {
+		const struct pp_stream *stream = &program->programs[0].streams[rank];
+		for (uint32_t i = 0; i < stream->count; i++)
+			counts[stream->items[i].op]++;
+	}
+	assert_int_equal(counts[PP_OP_SEND], 24);
+	assert_int_equal(counts[PP_OP_RECV], 24);
+	assert_int_equal(counts[PP_OP_WAIT], 48);
+	assert_int_equal(counts[PP_OP_WAITC], counts[PP_OP_COLL]);
+	end_world(&w);
+}
+
 static void learning_lowers_the_loss(void **state)
 {
 	(void)state;
@@ -189,6 +209,7 @@ int main(void)
 	    cmocka_unit_test(named_schedules_give_the_bits_of_one_rank),
 	    cmocka_unit_test(random_schedules_give_the_bits_of_one_rank),
 	    cmocka_unit_test(the_cut_of_the_batch_does_not_scale_gradients),
+	    cmocka_unit_test(every_post_is_waited_for),
 	    cmocka_unit_test(learning_lowers_the_loss),
 	    cmocka_unit_test(three_losses_that_are_not_finite_stop_the_run),
 	};

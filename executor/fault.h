@@ -1,0 +1,21 @@
+/* Planted faults, for tests of what happens when a rank is lost. */
+#ifndef PP_FAULT_H
+#define PP_FAULT_H
+
+#include "ir/status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A planted fault, for tests: at instruction `index` (from 0) of rank `rank` in the first step. */
+enum pp_fault_kind { PP_FAULT_NONE, PP_FAULT_EXIT, PP_FAULT_FAIL, PP_FAULT_SLEEP };
+
+struct pp_fault {
+	enum pp_fault_kind kind;
+	uint32_t rank, index;
+};
+
+/* RANK:INSTR:exit|fail|sleep. False with a usage message. */
+bool pp_fault_parse(const char *text, struct pp_fault *fault, struct pp_status *status);
+
+#endif

@@ -1,0 +1,23 @@
+/* What a run is asked to do beside its program. */
+#ifndef PP_RUN_OPTIONS_H
+#define PP_RUN_OPTIONS_H
+
+#include "fault.h"
+
+#include "ir/simulate.h"
+
+/* What the command line asks for, the same on all ranks. */
+struct pp_run_options {
+	uint64_t steps;           /* 0: as the program says */
+	const char *data_path;    /* instead of the program's, or NULL */
+	const char *metrics_path; /* JSON lines, or NULL */
+	const char *trace_path;   /* Chrome trace, or NULL */
+	bool weights_hash;        /* print a hash of every tensor at the end */
+	bool quiet;               /* no log lines */
+	uint64_t jitter;
+	struct pp_fault fault;
+	uint32_t here;                  /* ranks on this machine */
+	const struct pp_sim *predicted; /* or NULL */
+};
+
+#endif
