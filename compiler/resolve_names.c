@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+enum { ENOUGH_ERRORS = 1000 }; /* then nobody reads on; finding names that are near takes time */
+
 const char *const pp_metric_name[PP_METRIC_COUNT] = {"bubble",      "span_bubble", "time_per_step",
                                                      "peak_memory", "mfu",         "imbalance"};
 
@@ -203,7 +205,8 @@ static void check_schedule(struct pp_resolver *resolver, struct pp_module *modul
 void pp_names_check_schedules(struct pp_resolver *resolver)
 {
 	for (const struct pp_stmt *stmt = resolver->main->ast->first; stmt; stmt = stmt->next)
-		if (stmt->kind == PP_STMT_BLOCK && strcmp(stmt->name.text, "schedule") == 0)
+		if (stmt->kind == PP_STMT_BLOCK && strcmp(stmt->name.text, "schedule") == 0 &&
+		    pp_diag_errors(resolver->diag) < ENOUGH_ERRORS)
 			check_schedule(resolver, resolver->main, stmt);
 }
 

@@ -400,14 +400,14 @@ static struct pp_section *section_by_title(struct pp_resolver *resolver, const c
 	return NULL;
 }
 
-/* The value parses as an attribute of a block of the file would: `train {microbatch=2}`. */
+/* The value parses as an attribute of a block of the file would: `train { microbatch = 2 }`. */
 static const struct pp_stmt *parse_set(struct pp_resolver *resolver, const char *title, const char *attribute,
                                        const char *value, enum pp_stmt_kind kind)
 {
 	const char *sign = kind == PP_STMT_BOUND ? "<=" : "=";
-	char *text = pp_arena_printf(resolver->arena, "x { %s %s %s }", attribute, sign, value);
-	const struct pp_source *source =
-	    pp_sources_add(resolver->sources, pp_arena_printf(resolver->arena, "--set %s", title), text, strlen(text));
+	const char *dot = strrchr(title, '.');
+	char *text = pp_arena_printf(resolver->arena, "%s { %s %s %s }", dot ? dot + 1 : title, attribute, sign, value);
+	const struct pp_source *source = pp_sources_add(resolver->sources, "--set", text, strlen(text));
 	const struct pp_ast *ast = source ? pp_parse(resolver->arena, resolver->strings, source, resolver->diag) : NULL;
 	const struct pp_stmt *block = ast ? ast->first : NULL;
 	if (!block || block->next || block->kind != PP_STMT_BLOCK || !block->body || block->body->next ||
