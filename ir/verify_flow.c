@@ -67,6 +67,10 @@ static bool step(struct pp_flow *f, const struct pp_instr *instr, uint8_t from, 
 		                              instr->stage, program->stages[instr->stage].rank));
 		return false;
 	}
+	if (f->proof->forward_only && to != RAN_FORWARD) {
+		pp_flow_error(f, "V1", "does not belong into a forward-only program");
+		return false;
+	}
 	uint8_t *progress = &f->progress[(size_t)instr->stage * program->microbatches + instr->mb];
 	if (*progress == from) {
 		*progress = to;

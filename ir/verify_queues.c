@@ -18,7 +18,7 @@ struct queued {
 	struct pp_proof *proof;
 	enum pp_layout layout;
 	struct pp_queues queues;
-	uint32_t *head, *tail;      /* per queue: posts */
+	uint32_t *head, *tail;                             /* per queue: posts */
 	uint32_t *next;                                    /* per post */
 	uint32_t *joint_posts, *joint_arrived, *post_rank; /* post_rank: of collectives' posts, from 2 * messages on */
 	uint8_t *state;                                    /* per element: bit per end posted (messages), DONE */
@@ -399,7 +399,7 @@ static const char *path_text(const struct queued *run, const uint32_t *cycle, ui
 	struct pp_arena *arena = run->proof->arena;
 	uint32_t ranks = run->proof->program->ranks;
 	const char *text = "";
-	for (uint32_t i = 0; i < length; i++) {
+	for (uint32_t i = 0; i < length && i < 2 * LISTED; i++) {
 		const char *arrow = *text ? " <- " : "";
 		if (cycle[i] < ranks)
 			text = pp_arena_printf(arena, "%s%srank %" PRIu32 " waits %s", text, arrow, cycle[i],
@@ -407,7 +407,7 @@ static const char *path_text(const struct queued *run, const uint32_t *cycle, ui
 		else if (i > 0 && cycle[i - 1] >= ranks)
 			text = pp_arena_printf(arena, "%s%s%s", text, arrow, ahead_text(run, cycle[i] - ranks));
 	}
-	return pp_arena_printf(arena, "%s <- rank %" PRIu32, text, cycle[0]);
+	return pp_arena_printf(arena, "%s%s <- rank %" PRIu32, text, length > 2 * LISTED ? " <- ..." : "", cycle[0]);
 }
 
 static const char *stuck_text(const struct queued *run, uint32_t *count)
@@ -436,7 +436,7 @@ static void report_stuck(const struct queued *run)
 	struct pp_message *message = pp_proof_error(run->proof, "V4", at, stuck_instr(run, at),
 	                                            "never ends: %" PRIu32 " ranks wait for ever (one queue per %s)", count,
 	                                            layout_queue[run->layout]);
-	for (uint32_t i = 1; i < length; i++)
+	for (uint32_t i = 1; i < length && i < 2 * LISTED; i++)
 		if (cycle[i] < graph.ranks)
 			pp_proof_also(run->proof, message, cycle[i], stuck_instr(run, cycle[i]), "waits here");
 	if (length)

@@ -1,4 +1,6 @@
 /* The verifier on built programs: accepts every valid one, names what is wrong with the others. */
+#include "ir/simulate.h"
+#include "support/sample_program.h"
 #include "support/verify_fixture.h"
 
 enum { ALL_LAYOUTS = (1 << PP_LAYOUT_COUNT) - 1 };
@@ -97,12 +99,46 @@ static void exchange_with_neighbours(void **state)
 	bench_end(&b);
 }
 
+/* Weight gradients in descending order give other bits than one rank does. */
+static void bits_depend_on_the_order(void **state)
+{
+	(void)state;
+	struct bench b = bench_begin();
+	struct pp_schedule *schedule = build_gpipe(b.arena, 2, 3);
+	for (uint32_t r = 0; r < 2; r++)
+		for (uint32_t i = 0; i < 3; i++)
+			schedule->rows[r].actions[3 + i].mb = 2 - i;
+	struct build_options options = {.trains = true};
+	assert_accepted(&b, build_program(b.arena, schedule, &options));
+	assert_false(b.stamp.bits_fixed);
+	assert_string_equal(b.stamp.bits_reason, "weight gradients of stage 0 are not added in ascending microbatch order");
+	bench_end(&b);
+}
+
+/* All receives first, sends waited for at the end: fine with a queue per channel, not with everything in one. */
+static void some_layouts_only(void **state)
+{
+	(void)state;
+	struct bench b = bench_begin();
+	struct pp_sample sample = {.ranks = 3, .chunks = 2, .microbatches = 3, .out_count = 8};
+	const struct pp_program *program = pp_sample_program(b.arena, &sample);
+	assert_accepted(&b, program);
+	assert_int_equal(b.stamp.layouts, 1 << PP_LAYOUT_CHANNEL | 1 << PP_LAYOUT_EDGE);
+	for (int layout = 0; layout < PP_LAYOUT_COUNT; layout++) {
+		struct pp_sim sim;
+		bool finishes = pp_simulate(b.arena, program, &program->programs[0], (enum pp_layout)layout, false, &sim);
+		assert_int_equal(finishes, b.stamp.layouts >> layout & 1);
+	}
+	bench_end(&b);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(accepts_families),        cmocka_unit_test(accepts_random_schedules),
-	    cmocka_unit_test(naive_streams_are_stuck), cmocka_unit_test(naive_with_one_microbatch_passes),
-	    cmocka_unit_test(naive_with_two_fails),    cmocka_unit_test(exchange_with_neighbours),
+	    cmocka_unit_test(accepts_families),         cmocka_unit_test(accepts_random_schedules),
+	    cmocka_unit_test(naive_streams_are_stuck),  cmocka_unit_test(naive_with_one_microbatch_passes),
+	    cmocka_unit_test(naive_with_two_fails),     cmocka_unit_test(exchange_with_neighbours),
+	    cmocka_unit_test(bits_depend_on_the_order), cmocka_unit_test(some_layouts_only),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
