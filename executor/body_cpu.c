@@ -179,9 +179,12 @@ static void run_sleep(const struct frame *f)
 {
 	const uint64_t slice = 200000, watched = 100000;
 	uint64_t end = now() + f->instr->imm[0];
-	for (uint64_t time = now(); time < end; time = now()) {
+	for (;;) {
 		if (f->call->poll)
-			f->call->poll(f->call->poll_context);
+			f->call->poll(f->call->poll_context); /* may move megabytes: look at the clock after it */
+		uint64_t time = now();
+		if (time >= end)
+			return;
 		uint64_t left = end - time;
 		if (left <= watched) {
 			sched_yield();
