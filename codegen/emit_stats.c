@@ -99,6 +99,18 @@ static uint32_t heaviest_rank(const struct pp_dump *dump)
 	return heaviest;
 }
 
+/* "arena 3.3 MiB = static 1.2 MiB + dynamic 2.1 MiB (0.0 % above live bytes)" */
+static void print_arena(const struct pp_dump *dump, const struct pp_rank *memory)
+{
+	if (memory->arena_bytes < memory->static_bytes || memory->arena_bytes == 0)
+		return;
+	uint64_t dynamic = memory->arena_bytes - memory->static_bytes;
+	fprintf(dump->out, "; arena %s = static %s + dynamic %s", pp_show_bytes(dump->arena, memory->arena_bytes),
+	        pp_show_bytes(dump->arena, memory->static_bytes), pp_show_bytes(dump->arena, dynamic));
+	if (memory->live_bytes && dynamic >= memory->live_bytes)
+		fprintf(dump->out, " (%s above the least possible)", percent(dump, share(dynamic, memory->live_bytes) - 1));
+}
+
 static void print_memory(const struct pp_dump *dump)
 {
 	uint32_t rank = heaviest_rank(dump);
@@ -106,14 +118,12 @@ static void print_memory(const struct pp_dump *dump)
 	fprintf(dump->out, " memory: rank %u needs most, %s live at t=%s", rank,
 	        pp_show_bytes(dump->arena, dump->sim->rank[rank].peak_bytes),
 	        pp_show_time(dump, dump->sim->rank[rank].peak_at));
-	if (memory->arena_bytes)
-		fprintf(dump->out, ", arena %s (static %s, dynamic %s; least possible dynamic %s)",
-		        pp_show_bytes(dump->arena, memory->arena_bytes), pp_show_bytes(dump->arena, memory->static_bytes),
-		        pp_show_bytes(dump->arena, memory->arena_bytes - memory->static_bytes),
-		        pp_show_bytes(dump->arena, memory->live_bytes));
-	if (memory->capacity)
-		fprintf(dump->out, ", of %s less reserve %s", pp_show_bytes(dump->arena, memory->capacity),
+	print_arena(dump, memory);
+	if (memory->capacity && memory->reserve)
+		fprintf(dump->out, "; capacity %s less reserve %s", pp_show_bytes(dump->arena, memory->capacity),
 		        pp_show_bytes(dump->arena, memory->reserve));
+	else if (memory->capacity)
+		fprintf(dump->out, "; capacity %s", pp_show_bytes(dump->arena, memory->capacity));
 	fputc('\n', dump->out);
 }
 

@@ -370,7 +370,7 @@ static int run(struct pp_arena *arena, const struct arguments *arguments, const 
 	struct pp_dump dump = {
 	    .arena = arena,
 	    .out = arguments->output ? open_memstream(&text, &length) : stdout,
-	    .file = path,
+	    .file = strcmp(path, "-") == 0 ? "standard input" : path,
 	    .width = arguments->width ? (uint32_t)arguments->width : terminal_width(),
 	    .bytes = arguments->unit == 1,
 	    .color = wants_color(arguments),
