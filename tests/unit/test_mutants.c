@@ -5,9 +5,12 @@
 #include "support/verify_fixture.h"
 
 #include "codegen/plan_memory.h"
+#include "compiler/library.h"
+#include "compiler/pass.h"
+#include "ir/file.h"
 #include "lowering_fixture.h"
 
-enum { MUTANTS = 24, INTERLEAVINGS = 3, LISTED = 3, LOWERED = 8, SAMPLES = 20 + LOWERED };
+enum { MUTANTS = 24, INTERLEAVINGS = 3, LISTED = 3, LOWERED = 8, SAMPLES = 27 + LOWERED };
 
 struct sample {
 	const char *name;
@@ -46,7 +49,28 @@ static const struct pp_program *lowered(struct world *w, uint64_t seed)
 	return &w->program;
 }
 
-/* All samples: both with and without a step tail, placed or not, every family, and random schedules. */
+/* A `.pipe` file of the samples folder, compiled. */
+static const struct pp_program *compiled(struct pp_arena *arena, const char *name)
+{
+	struct pp_unit unit = {.arena = arena,
+	                       .strings = pp_strtab_create(arena),
+	                       .sources = pp_sources_create(arena),
+	                       .tool_version = "test"};
+	struct pp_status status;
+	char *text;
+	size_t length;
+	unit.diag = pp_diag_create(arena, unit.sources);
+	unit.options.library = pp_library;
+	unit.options.library_count = pp_library_count;
+	assert_true(
+	    pp_file_read(arena, pp_arena_printf(arena, PP_SOURCE_DIR "/samples/%s.pipe", name), &text, &length, &status));
+	unit.source = pp_sources_add(unit.sources, name, text, length);
+	assert_true(pp_compile(&unit, PP_PASS_verify, NULL, NULL));
+	return unit.program;
+}
+
+/* Programs built for tests (with and without a step tail, placed or not, every family, random schedules), random ones
+ * through the compiler's back end, and the samples through all of it. */
 static uint32_t make_samples(struct pp_arena *arena, struct world *worlds, struct sample *samples)
 {
 	uint32_t count = 0;
@@ -71,6 +95,10 @@ static uint32_t make_samples(struct pp_arena *arena, struct world *worlds, struc
 	}
 	for (uint32_t i = 0; i < LOWERED; i++)
 		samples[count++] = (struct sample){.name = "lowered", .program = lowered(&worlds[i], i + 1)};
+	static const char *const files[] = {"minimal",          "demo",         "tied",      "interleaved",
+	                                    "zero_bubble_rows", "custom_costs", "gpt2_small"};
+	for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+		samples[count++] = (struct sample){.name = files[i], .program = compiled(arena, files[i])};
 	for (uint32_t i = 0; i < count; i++)
 		assert_true(oracle_run(samples[i].program, 1, &samples[i].expected));
 	return count;
