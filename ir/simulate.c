@@ -112,7 +112,8 @@ static void compute(struct pp_sim_run *run, uint32_t rank, const struct pp_instr
 	uint64_t start = state->clock, ticks = compute_ticks(run, state, instr);
 	close_gap(run, rank, start);
 	if (!state->computed) {
-		result->first = result->idle[PP_IDLE_WARMUP] = start;
+		result->first = start;
+		result->idle[PP_IDLE_WARMUP] += start;
 		state->computed = true;
 	}
 	take_slots(run, rank, instr);
@@ -136,6 +137,14 @@ static uint64_t overlap(uint64_t from, uint64_t to, uint64_t begin, uint64_t end
 	return stop > start ? stop - start : 0;
 }
 
+/* Why a producer that has not ended keeps the rank waiting. */
+static enum pp_idle late_producer(const struct pp_sim_state *state)
+{
+	if (state->first_backward != PP_NULL && state->at < state->first_backward)
+		return PP_IDLE_WARMUP;
+	return state->last_forward == PP_NULL || state->at > state->last_forward ? PP_IDLE_COOLDOWN : PP_IDLE_IMBALANCE;
+}
+
 /* The rank waits from its clock until the element is over. */
 static void pass_wait(struct pp_sim_run *run, uint32_t rank, const struct pp_sim_element *element, bool receives,
                       bool collective)
@@ -153,7 +162,7 @@ static void pass_wait(struct pp_sim_run *run, uint32_t rank, const struct pp_sim
 		return;
 	}
 	uint64_t produced = receives ? element->produced : 0;
-	idle[PP_IDLE_IMBALANCE] += overlap(from, to, 0, produced);
+	idle[late_producer(state)] += overlap(from, to, 0, produced);
 	idle[PP_IDLE_HEAD_OF_LINE] += overlap(from, to, produced, element->begin);
 	idle[PP_IDLE_TRANSFER] += overlap(from, to, element->begin, element->end);
 }
@@ -321,7 +330,7 @@ static void finish_rank(struct pp_sim_run *run, uint32_t rank)
 	struct pp_sim *sim = run->sim;
 	struct pp_sim_rank *result = &sim->rank[rank];
 	close_gap(run, rank, sim->makespan);
-	result->idle[PP_IDLE_COOLDOWN] = sim->makespan - result->last;
+	result->idle[PP_IDLE_COOLDOWN] += sim->makespan - result->last;
 	if (result->last - result->first > sim->longest_span)
 		sim->longest_span = result->last - result->first;
 }

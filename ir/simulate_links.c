@@ -31,12 +31,17 @@ static void count_posts(struct pp_sim_run *run)
 	uint32_t *seen = PP_NEW_ARRAY(run->scratch, uint32_t, program->group_count);
 	for (uint32_t r = 0; r < program->ranks; r++) {
 		const struct pp_stream *stream = &run->named->streams[r];
-		run->ranks[r].last_compute = PP_NULL;
+		struct pp_sim_state *state = &run->ranks[r];
+		state->last_compute = state->first_backward = state->last_forward = PP_NULL;
 		for (uint32_t i = 0; i < stream->count; i++) {
 			const struct pp_instr *instr = &stream->items[i];
-			if (pp_is_compute(instr))
-				run->ranks[r].last_compute = i;
-			else if (instr->op == PP_OP_SEND || instr->op == PP_OP_RECV)
+			if (pp_is_compute(instr)) {
+				state->last_compute = i;
+				if (instr->op == PP_OP_FWD)
+					state->last_forward = i;
+				else if (state->first_backward == PP_NULL)
+					state->first_backward = i;
+			} else if (instr->op == PP_OP_SEND || instr->op == PP_OP_RECV)
 				run->sequence[instr->op == PP_OP_RECV][instr->a[0]]++;
 			else if (instr->op == PP_OP_COLL)
 				count_joint(run, instr->a[1], r, mine, seen);
