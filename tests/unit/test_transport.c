@@ -188,12 +188,12 @@ static void sums_go_in_member_order(void **state)
 	double *values = malloc(3 * COUNT * sizeof *values), *sums = malloc(COUNT * sizeof *sums);
 	struct pp_instr coll = {.op = PP_OP_COLL, .sub = PP_ALLREDUCE, .dtype = PP_F64, .a = {4, 0, 0, 0}, .count = COUNT};
 	for (int i = 0; i < COUNT; i++) {
-		values[i] = 1e16;
-		values[COUNT + i] = 1.0 + i;
+		values[i] = 1.0 + i;
+		values[COUNT + i] = 1e16;
 		values[2 * COUNT + i] = -1e16;
-		sums[i] = (1e16 + (1.0 + i)) + -1e16;
+		sums[i] = ((1.0 + i) + 1e16) + -1e16;
 	}
-	assert_true(sums[0] != 1.0 && sums[2] != 3.0); /* the order shows */
+	assert_true(sums[0] != 1.0 && sums[2] != 3.0); /* any other order gives 1 + i */
 	const uint32_t order[3] = {2, 0, 1};           /* of posting */
 	for (int i = 0; i < 3; i++) {
 		assert_int_equal(i == 0 ? PP_PENDING : ops->test_coll(pp_loop_endpoint(loop, order[0]), 4), PP_PENDING);
