@@ -140,10 +140,13 @@ static void give_up(struct pp_endpoint *endpoint, const char *why)
 			MPI_Isend(&note, (int)sizeof note, MPI_BYTE, i, NOTE_TAG, endpoint->control, &requests[i]);
 	}
 	/* Others notice while they poll; a lost one never does. */
-	int all = 0;
+	bool all = false;
 	for (uint64_t start = pp_clock(); !all && pp_clock() - start < GRACE_NS;) {
-		if (MPI_Testall(endpoint->ranks, requests, &all, MPI_STATUSES_IGNORE) != MPI_SUCCESS)
-			break;
+		all = true;
+		for (int i = 0; i < endpoint->ranks; i++) {
+			int sent = 0;
+			all = MPI_Test(&requests[i], &sent, MPI_STATUS_IGNORE) == MPI_SUCCESS && sent && all;
+		}
 		nanosleep(&(struct timespec){0, 1000000}, NULL);
 	}
 	free(requests);
