@@ -46,7 +46,7 @@ static bool is_trained(const struct stage_build *build, uint32_t i)
 	return layer_at(build, i)->kind != PP_LAYER_CUSTOM;
 }
 
-/* ---- registers of a stage ------------------------------------------------------------------------------- */
+/* ---- registers of a stage -------------------------------------------------------------------- */
 
 static uint32_t flow_reg(struct stage_build *build, const char *name, enum pp_base base, const struct pp_flow *flow)
 {
@@ -140,7 +140,7 @@ static void leave(struct stage_build *build, const struct pp_flow *flow, uint32_
 		move(build, flow->kind == PP_FLOW_HIDDEN ? value : PP_NULL, operand);
 }
 
-/* ---- forward ---------------------------------------------------------------------------------------------- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
 /* Where layer i writes its output: the next trained layer's input, `out`, or workspace when nobody keeps it. */
 static uint32_t output_home(struct stage_build *build, uint32_t i, uint32_t out, struct pp_layer_build *layer)
@@ -175,7 +175,7 @@ static void forward_write(struct stage_build *build)
 	leave(build, &build->out, value, out);
 }
 
-/* ---- backward ----------------------------------------------------------------------------------------------- */
+/* ---- backward -------------------------------------------------------------------------------- */
 
 /* Where layer i writes its input gradient: where the trained layer below keeps it, `din`, or nowhere. */
 static uint32_t gradient_home(const struct stage_build *build, uint32_t i, uint32_t din)
@@ -226,7 +226,7 @@ static void backward_write(struct stage_build *build)
 		leave(build, &build->in, value, din);
 }
 
-/* ---- stages --------------------------------------------------------------------------------------------------- */
+/* ---- stages ---------------------------------------------------------------------------------- */
 
 /* "emb, block[0..1]": the layers' names, neighbours of one statement joined; the first eight groups. */
 static const char *title_make(struct pp_arena *arena, const struct pp_layer *layers, uint32_t count)
@@ -373,7 +373,7 @@ void pp_bodies_build(struct pp_program *program, const struct pp_spec *spec, con
 	workspaces_make(program);
 }
 
-/* ---- one layer, for its counts ------------------------------------------------------------------- */
+/* ---- one layer, for its counts --------------------------------------------------------------- */
 
 /* The layer between two norms, whose own backward takes no more than any layer's: two gradients of the hidden state. */
 uint64_t pp_layer_work_bytes(const struct pp_layer *layer, uint32_t microbatch, enum pp_dtype dtype)

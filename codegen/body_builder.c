@@ -26,7 +26,7 @@ void pp_body_emit(struct pp_body_builder *body, struct pp_body_instr instr)
 	*PP_PUSH(body->arena, &body->items, &body->count, &body->capacity, struct pp_body_instr) = instr;
 }
 
-/* ---- workspace --------------------------------------------------------------------------------------- */
+/* ---- workspace ------------------------------------------------------------------------------- */
 
 /* A register and the instructions of its life. */
 struct lifetime {
@@ -171,7 +171,7 @@ void pp_body_finish(struct pp_body_builder *body, struct pp_body *out)
 	                        .work_bytes = work_bytes};
 }
 
-/* ---- for layer kinds ----------------------------------------------------------------------------------- */
+/* ---- for layer kinds ------------------------------------------------------------------------- */
 
 static const char *name_of(struct pp_layer_build *build, const char *part)
 {

@@ -53,7 +53,7 @@ void pp_emit_csv_comms(const struct pp_dump *dump);
 
 void pp_emit_trace(const struct pp_dump *dump);
 
-/* ---- helpers of the emitters (emit_text.c) ------------------------------------------------------------------ */
+/* ---- helpers of the emitters (emit_text.c) --------------------------------------------------- */
 
 struct pp_time_unit pp_time_unit_for(uint64_t ns);
 const char *pp_show_time(const struct pp_dump *dump, uint64_t ns); /* in dump->unit, without its name */

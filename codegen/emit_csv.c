@@ -112,7 +112,7 @@ static struct row *place_all(const struct pp_dump *dump)
 	return rows;
 }
 
-/* ---- cells ------------------------------------------------------------------------------------------------------ */
+/* ---- cells ----------------------------------------------------------------------------------- */
 
 static void print_action(const struct pp_dump *dump, const struct pp_instr *instr)
 {

@@ -56,7 +56,7 @@ static bool visible(const struct scale *scale, struct pp_interval interval)
 	return interval.end > scale->from && interval.start < scale->to && interval.end > interval.start;
 }
 
-/* ---- choice of the scale ---------------------------------------------------------------------------------------- */
+/* ---- choice of the scale --------------------------------------------------------------------- */
 
 /* The unit that divides all starts and ends and the window's edges; 0: nothing takes time. */
 static uint64_t common_unit(const struct pp_dump *dump, const struct scale *scale)
@@ -131,7 +131,7 @@ static uint32_t column_of(const struct scale *scale, uint64_t ns)
 	return (uint32_t)((double)(ns - scale->from) * scale->columns / (double)(scale->to - scale->from));
 }
 
-/* ---- rows ------------------------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 struct row {
 	char *text;   /* a byte per column; '.' idle, '-' goes on */
@@ -209,7 +209,7 @@ static void print_row(const struct pp_dump *dump, const struct row *row)
 	fputc('\n', dump->out);
 }
 
-/* ---- axis ------------------------------------------------------------------------------------------------------- */
+/* ---- axis ------------------------------------------------------------------------------------ */
 
 /* The smallest of 1 2 3 5 times a power of ten that puts labels at least `columns` apart. */
 static uint64_t axis_step(double columns_per_step, double columns)

@@ -48,7 +48,7 @@ static const struct pp_instr *post_of(const struct posts *posts, const struct pp
 	return &stream->items[posts->index[posts->first[wait->a[0]] + wait->a[1]]];
 }
 
-/* ---- names ------------------------------------------------------------------------------------------------------ */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 static const char *const names[PP_OP_COUNT] = {
     [PP_OP_LOAD] = "LOAD",     [PP_OP_FWD] = "F",           [PP_OP_BWD] = "B",        [PP_OP_BWDI] = "I",
@@ -93,7 +93,7 @@ static uint32_t acting_stage(const struct pp_program *program, const struct pp_i
 	return instr->stage + 1;
 }
 
-/* ---- details ---------------------------------------------------------------------------------------------------- */
+/* ---- details --------------------------------------------------------------------------------- */
 
 static void print_message(const struct pp_dump *dump, const struct pp_instr *instr)
 {
@@ -214,7 +214,7 @@ static void print_line(const struct pp_dump *dump, const struct posts *posts, ui
 	fputc('\n', dump->out);
 }
 
-/* ---- head of a rank --------------------------------------------------------------------------------------------- */
+/* ---- head of a rank -------------------------------------------------------------------------- */
 
 /* Neighbours by channels, each once. */
 static void print_neighbours(const struct pp_dump *dump, uint32_t rank, bool sources)
@@ -277,7 +277,7 @@ void pp_emit_list(const struct pp_dump *dump)
 	}
 }
 
-/* ---- JSON ------------------------------------------------------------------------------------------------------- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 static void json_instr(const struct pp_dump *dump, struct pp_json *json, uint32_t rank, uint32_t at)
 {

@@ -18,7 +18,7 @@ struct events {
 	size_t count, capacity;
 };
 
-/* ---- curve ------------------------------------------------------------------------------------------------------ */
+/* ---- curve ----------------------------------------------------------------------------------- */
 
 static int by_time(const void *a, const void *b)
 {
@@ -172,7 +172,7 @@ struct pp_curve pp_memory_curve(const struct pp_dump *dump, uint32_t rank, bool 
 	return sum_up(dump->arena, &walk.events, base);
 }
 
-/* ---- text ------------------------------------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 /* Largest value of the curve in [from, to). */
 static uint64_t largest_within(const struct pp_curve *curve, size_t *at, uint64_t from, uint64_t to)

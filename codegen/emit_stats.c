@@ -26,7 +26,7 @@ static uint32_t causes(const struct pp_dump *dump)
 	return mask;
 }
 
-/* ---- table of ranks --------------------------------------------------------------------------------------------- */
+/* ---- table of ranks -------------------------------------------------------------------------- */
 
 static void head_of_ranks(struct pp_table *table, uint32_t mask)
 {
@@ -73,7 +73,7 @@ static void print_ranks(const struct pp_dump *dump)
 	pp_table_print(&table, dump->out);
 }
 
-/* ---- lines on the whole ----------------------------------------------------------------------------------------- */
+/* ---- lines on the whole ---------------------------------------------------------------------- */
 
 static void print_step(const struct pp_dump *dump)
 {
@@ -252,7 +252,7 @@ void pp_emit_stats(const struct pp_dump *dump)
 	print_proof(dump);
 }
 
-/* ---- JSON ------------------------------------------------------------------------------------------------------- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 static void json_rank(const struct pp_dump *dump, struct pp_json *json, uint32_t rank)
 {

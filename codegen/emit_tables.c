@@ -154,7 +154,7 @@ void pp_emit_tables(const struct pp_dump *dump)
 	print_bodies(dump);
 }
 
-/* ---- JSON ------------------------------------------------------------------------------------------------------- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 static void json_tensors(const struct pp_program *program, struct pp_json *json)
 {

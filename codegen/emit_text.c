@@ -92,7 +92,7 @@ uint64_t pp_rank_params(const struct pp_program *program, uint32_t rank)
 	return params;
 }
 
-/* ---- tables ------------------------------------------------------------------------------------------------- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 struct pp_table pp_table_begin(struct pp_arena *arena, unsigned columns, uint32_t left)
 {

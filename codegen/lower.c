@@ -92,7 +92,7 @@ struct order {
 	uint32_t candidate_count;
 };
 
-/* ---- event heap ------------------------------------------------------------------------------------------- */
+/* ---- event heap ------------------------------------------------------------------------------ */
 
 static bool sooner(const struct event *a, const struct event *b)
 {
@@ -127,7 +127,7 @@ static uint32_t pop_event(struct order *order)
 	return id;
 }
 
-/* ---- emission ----------------------------------------------------------------------------------------------- */
+/* ---- emission -------------------------------------------------------------------------------- */
 
 void pp_lowering_emit(struct pp_lowering *lowering, uint32_t rank, const struct pp_instr *instr, uint32_t order)
 {
@@ -242,7 +242,7 @@ static void emit_transfer(struct order *order, uint32_t id)
 	order->position++;
 }
 
-/* ---- the simulated run ------------------------------------------------------------------------------------------ */
+/* ---- the simulated run ----------------------------------------------------------------------- */
 
 static void touch_rank(struct order *order, uint32_t rank)
 {
@@ -446,7 +446,7 @@ void pp_lower_order(struct pp_lowering *lowering)
 	}
 }
 
-/* ---- the pass ------------------------------------------------------------------------------------ */
+/* ---- the pass -------------------------------------------------------------------------------- */
 
 static bool within_limits(const struct pp_schedule *schedule, struct pp_diag *diag)
 {

@@ -41,7 +41,7 @@ static uint64_t value_bytes(const struct pp_program *program, enum pp_value kind
 	return (uint64_t)shape->out_count * pp_dtype_size[shape->out_dtype];
 }
 
-/* ---- channels -------------------------------------------------------------------------------------------- */
+/* ---- channels -------------------------------------------------------------------------------- */
 
 static int compare_crossings(const void *left, const void *right)
 {
@@ -112,7 +112,7 @@ static void build_channels(struct pp_lowering *lowering, struct tables *tables)
 		lowering->channel_base[i + 1] = lowering->channel_base[i] + program->channels[i].messages;
 }
 
-/* ---- computes ---------------------------------------------------------------------------------------------- */
+/* ---- computes -------------------------------------------------------------------------------- */
 
 static size_t value_at(const struct pp_lowering *lowering, uint32_t stage, uint32_t mb)
 {
@@ -185,7 +185,7 @@ static bool loads(const struct pp_lowering *lowering, uint32_t stage)
 	return lowering->program->stages[stage].loads_tokens || lowering->program->stages[stage].loads_labels;
 }
 
-/* ---- slots -------------------------------------------------------------------------------------------------- */
+/* ---- slots ----------------------------------------------------------------------------------- */
 
 /* Lengths of the slot tables and streams: one slot per value; a transfer is a post and a wait on both ranks. */
 static void make_room(struct pp_lowering *lowering, const struct tables *tables)

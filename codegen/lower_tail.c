@@ -41,7 +41,7 @@ void pp_lower_start(struct pp_lowering *lowering)
 		}
 }
 
-/* ---- tables ------------------------------------------------------------------------------------------------- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 static void fill_train(struct pp_program *program, const struct pp_spec *spec)
 {
@@ -107,7 +107,7 @@ static struct rank_slots find_slots(const struct tail *tail, uint32_t rank)
 	return found;
 }
 
-/* ---- groups --------------------------------------------------------------------------------------------------- */
+/* ---- groups ---------------------------------------------------------------------------------- */
 
 static struct pp_group make_group(const struct tail *tail, const uint32_t *members, uint32_t count)
 {
@@ -138,7 +138,7 @@ static uint32_t group_of(struct tail *tail, const uint32_t *members, uint32_t co
 	return program->group_count - 1;
 }
 
-/* ---- instructions --------------------------------------------------------------------------------------------- */
+/* ---- instructions ---------------------------------------------------------------------------- */
 
 static void emit(const struct tail *tail, uint32_t rank, struct pp_instr instr)
 {

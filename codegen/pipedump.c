@@ -15,7 +15,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-/* ---- options ---------------------------------------------------------------------------------------------------- */
+/* ---- options --------------------------------------------------------------------------------- */
 
 enum view {
 	VIEW_DEFAULT,
@@ -107,7 +107,7 @@ static const char examples[] = "usage: pipedump [options] PROGRAM          PROGR
 
 static const char after_options[] = "\nexit: 0 ok, 1 the program is wrong, 2 usage, 3 file or memory\n";
 
-/* ---- surroundings ----------------------------------------------------------------------------------------------- */
+/* ---- surroundings ---------------------------------------------------------------------------- */
 
 static const char *environment(const char *name)
 {
@@ -157,7 +157,7 @@ static void out_of_memory(size_t wanted)
 	_exit(PP_EXIT_ENVIRONMENT);
 }
 
-/* ---- preparation ------------------------------------------------------------------------------------------------ */
+/* ---- preparation ----------------------------------------------------------------------------- */
 
 static bool choose_program(struct pp_dump *dump, const char *name, struct pp_status *status)
 {
@@ -243,7 +243,7 @@ static bool predict(struct pp_dump *dump, struct pp_program *program, struct pp_
 	return true;
 }
 
-/* ---- views ------------------------------------------------------------------------------------------------------ */
+/* ---- views ----------------------------------------------------------------------------------- */
 
 static const struct {
 	void (*text)(const struct pp_dump *);
@@ -327,7 +327,7 @@ static bool wants_times(const struct arguments *arguments)
 	return arguments->format != FORMAT_PPS && (arguments->view == VIEW_DEFAULT || views[arguments->view].wants_times);
 }
 
-/* ---- main ------------------------------------------------------------------------------------------------------- */
+/* ---- main ------------------------------------------------------------------------------------ */
 
 static bool show(struct pp_dump *dump, struct pp_program *program, const struct arguments *arguments,
                  struct pp_diag *diag, struct pp_status *status)

@@ -66,7 +66,7 @@ struct placer {
 	uint32_t heap_count;
 };
 
-/* ---- spaces ------------------------------------------------------------------------------------------------- */
+/* ---- spaces ---------------------------------------------------------------------------------- */
 
 static void keep_space(struct placer *placer, struct space space)
 {
@@ -144,7 +144,7 @@ static void close_class(struct placer *placer)
 	}
 }
 
-/* ---- homes with a free lane, by end: a bitmap with summaries ---------------------------------------------------- */
+/* ---- homes with a free lane, by end: a bitmap with summaries --------------------------------- */
 
 /* Level 0 has a bit per home; a bit of level k + 1 says that a word of level k is not 0. Levels follow each other. */
 static uint32_t words_for(uint32_t bits)
@@ -224,7 +224,7 @@ static uint32_t first_ending_from(const struct placer *placer, uint64_t last)
 	return low;
 }
 
-/* ---- lanes ------------------------------------------------------------------------------------------------------- */
+/* ---- lanes ----------------------------------------------------------------------------------- */
 
 static void push_busy(struct placer *placer, struct busy busy)
 {

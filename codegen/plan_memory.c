@@ -31,7 +31,7 @@ struct rank_plan {
 	uint64_t horizon;
 };
 
-/* ---- posts ------------------------------------------------------------------------------------------------- */
+/* ---- posts ----------------------------------------------------------------------------------- */
 
 static void find_posts(struct plan *plan, uint32_t index)
 {
@@ -76,7 +76,7 @@ uint32_t pp_waited_slot(const struct pp_program *program, const struct pp_post_s
 	return channel->source == rank ? posts->send[at] : posts->recv[at];
 }
 
-/* ---- lifetimes ----------------------------------------------------------------------------------------------- */
+/* ---- lifetimes ------------------------------------------------------------------------------- */
 
 static void use_slot(struct rank_plan *rank, uint32_t slot, uint64_t position)
 {
@@ -144,7 +144,7 @@ static uint64_t live_bytes(const struct rank_plan *rank)
 	return most;
 }
 
-/* ---- one slot for each place ------------------------------------------------------------------------------------- */
+/* ---- one slot for each place ----------------------------------------------------------------- */
 
 /* A slot that merged values share; found by hashing, numbered by sorting. */
 struct place {
@@ -244,7 +244,7 @@ static void renumber_posts(const struct plan *plan, uint32_t index, uint32_t ran
 	}
 }
 
-/* ---- a rank ----------------------------------------------------------------------------------------------------- */
+/* ---- a rank ---------------------------------------------------------------------------------- */
 
 static bool from_text(const struct plan *plan, uint32_t rank)
 {

@@ -111,7 +111,7 @@ void pp_tensors_build(struct pp_program *program, const struct pp_model *model, 
 	}
 }
 
-/* ---- static slots -------------------------------------------------------------------------------------- */
+/* ---- static slots ---------------------------------------------------------------------------- */
 
 struct slot_list {
 	struct pp_slot *items;

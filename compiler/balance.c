@@ -12,9 +12,9 @@
 __extension__ typedef unsigned __int128 wide;
 
 enum {
-	NODE_BUDGET = 2000000,  /* of the search over several stages per rank */
-	TABLE_CELLS = 1 << 22,  /* of the dynamic programmes; beyond it, layers are dealt out by their share of the load */
-	SEARCH_DEPTH = 4096     /* stages: depth of the recursion */
+	NODE_BUDGET = 2000000, /* of the search over several stages per rank */
+	TABLE_CELLS = 1 << 22, /* of the dynamic programmes; beyond it, layers are dealt out by their share of the load */
+	SEARCH_DEPTH = 4096    /* stages: depth of the recursion */
 };
 
 static const uint64_t infinite = UINT64_MAX;
@@ -78,7 +78,8 @@ static uint64_t stage_load(const struct solver *s, uint32_t from, uint32_t to)
 
 static uint64_t stage_bytes(const struct solver *s, uint32_t stage, uint32_t from, uint32_t to)
 {
-	return add_capped(s->fixed[to] - s->fixed[from], multiply_capped(s->p->in_flight[stage], s->stash[to] - s->stash[from]));
+	return add_capped(s->fixed[to] - s->fixed[from],
+	                  multiply_capped(s->p->in_flight[stage], s->stash[to] - s->stash[from]));
 }
 
 static uint32_t longest(const struct solver *s)
@@ -109,13 +110,13 @@ static struct rating rate(const struct solver *s, const uint32_t *first, uint64_
 	return r;
 }
 
-/* ---- dynamic programming on stages --------------------------------------------------------------------- */
+/* ---- dynamic programming on stages ----------------------------------------------------------- */
 
 /* Table over (stage, first layer): the best value of stages stage.. that start there. */
 struct table {
-	uint64_t *most;  /* least largest load, infinite: impossible */
+	uint64_t *most; /* least largest load, infinite: impossible */
 	wide *squares;
-	uint32_t *end;   /* end of the stage on the best path */
+	uint32_t *end; /* end of the stage on the best path */
 };
 
 static size_t cell(const struct solver *s, uint32_t stage, uint32_t layer)
@@ -187,7 +188,8 @@ static void fill_squares(const struct solver *s, struct table *t, bool capped, u
 static bool split_by_stages(struct pp_arena *arena, const struct solver *s, bool capped, uint32_t *first)
 {
 	size_t cells = ((size_t)s->p->stages + 1) * ((size_t)s->p->layers + 1);
-	struct table t = {PP_NEW_ARRAY(arena, uint64_t, cells), PP_NEW_ARRAY(arena, wide, cells), PP_NEW_ARRAY(arena, uint32_t, cells)};
+	struct table t = {PP_NEW_ARRAY(arena, uint64_t, cells), PP_NEW_ARRAY(arena, wide, cells),
+	                  PP_NEW_ARRAY(arena, uint32_t, cells)};
 	fill_most(s, &t, capped);
 	uint64_t limit = t.most[cell(s, 0, 0)];
 	if (limit == infinite)
@@ -223,12 +225,12 @@ static void split_by_share(const struct solver *s, uint32_t *first)
 	first[p->stages] = at;
 }
 
-/* ---- several stages per rank ------------------------------------------------------------------------------- */
+/* ---- several stages per rank ----------------------------------------------------------------- */
 
 struct search {
 	const struct solver *s;
-	uint32_t *first, *best;       /* [stages + 1] */
-	uint64_t *loads, *bytes;      /* [ranks], of the stages placed so far */
+	uint32_t *first, *best;  /* [stages + 1] */
+	uint64_t *loads, *bytes; /* [ranks], of the stages placed so far */
 	struct rating best_rating;
 	uint64_t *scratch_loads, *scratch_bytes;
 	uint64_t nodes;
@@ -339,7 +341,7 @@ static bool solve_grouped(struct pp_arena *arena, const struct solver *s, uint32
 	return x.finished;
 }
 
-/* ---- bound -------------------------------------------------------------------------------------------------------- */
+/* ---- bound ----------------------------------------------------------------------------------- */
 
 /* Can ranks of capacity `limit` hold `count` layers of load `unit` besides one layer of load `extra`? */
 static bool holds(uint64_t limit, uint32_t ranks, uint64_t unit, uint64_t count, uint64_t extra)
@@ -380,7 +382,7 @@ static uint64_t lower_bound(const struct solver *s)
 	return dealt != infinite && dealt > bound ? dealt : bound;
 }
 
-/* ---- interface ---------------------------------------------------------------------------------------------------- */
+/* ---- interface ------------------------------------------------------------------------------- */
 
 /* Does any split at all keep min_layers and max_layers? */
 static bool possible(const struct pp_balance_problem *p)
@@ -403,7 +405,8 @@ static bool one_stage_per_rank(struct pp_arena *arena, const struct pp_balance_p
 void pp_balance_rate(struct pp_arena *arena, const struct pp_balance_problem *p, struct pp_split *split)
 {
 	struct solver s = solver_make(arena, p);
-	struct rating r = rate(&s, split->first, PP_NEW_ARRAY(arena, uint64_t, p->ranks), PP_NEW_ARRAY(arena, uint64_t, p->ranks));
+	struct rating r =
+	    rate(&s, split->first, PP_NEW_ARRAY(arena, uint64_t, p->ranks), PP_NEW_ARRAY(arena, uint64_t, p->ranks));
 	split->bottleneck = r.bottleneck;
 	split->over = r.over;
 	split->bound = lower_bound(&s);

@@ -12,12 +12,12 @@
 
 struct pp_balance_problem {
 	uint32_t layers, stages, ranks;
-	const uint64_t *load;          /* [layers], any unit; the sum must fit 63 bits */
-	const uint64_t *static_bytes;  /* [layers], or NULL: memory is not limited */
-	const uint64_t *stash_bytes;   /* [layers], per microbatch in flight */
-	const uint32_t *stage_rank;    /* [stages] */
-	const uint32_t *in_flight;     /* [stages], microbatches whose stash is held at the rank's fullest instant */
-	const uint64_t *cap;           /* [ranks], bytes; UINT64_MAX: none */
+	const uint64_t *load;            /* [layers], any unit; the sum must fit 63 bits */
+	const uint64_t *static_bytes;    /* [layers], or NULL: memory is not limited */
+	const uint64_t *stash_bytes;     /* [layers], per microbatch in flight */
+	const uint32_t *stage_rank;      /* [stages] */
+	const uint32_t *in_flight;       /* [stages], microbatches whose stash is held at the rank's fullest instant */
+	const uint64_t *cap;             /* [ranks], bytes; UINT64_MAX: none */
 	uint32_t min_layers, max_layers; /* per stage; max_layers 0: no limit */
 };
 

@@ -141,7 +141,7 @@ const char *pp_unit_nearest(const char *name)
 	return pp_nearest(name, names, UNIT_COUNT);
 }
 
-/* ---- shown to people ------------------------------------------------------------------------------- */
+/* ---- shown to people ------------------------------------------------------------------------- */
 
 /* At most three decimals in this unit, and not below 1 nor a long number. */
 static bool shows_well(const struct pp_datum *datum, const struct unit *unit)

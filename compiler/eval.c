@@ -42,7 +42,7 @@ const char *pp_eval_quote(const struct pp_eval *eval, struct pp_span span)
 	                       (int)(cut > 0 && (unsigned char)quote[cut - 1] >= 0xC0 ? cut - 1 : cut), quote);
 }
 
-/* ---- literals ------------------------------------------------------------------------------------------ */
+/* ---- literals -------------------------------------------------------------------------------- */
 
 static void report_unit(struct pp_eval *eval, const struct pp_expr *expr)
 {
@@ -88,7 +88,7 @@ bool pp_eval_check_literal(struct pp_eval *eval, const struct pp_expr *expr)
 	return read_literal(eval, expr, &ignored);
 }
 
-/* ---- names -------------------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 static bool unknown_name(struct pp_eval *eval, const struct pp_expr *path)
 {
@@ -126,7 +126,7 @@ static bool eval_path(struct pp_eval *eval, const struct pp_expr *path, struct p
 	return unknown_name(eval, path);
 }
 
-/* ---- operators ----------------------------------------------------------------------------------------- */
+/* ---- operators ------------------------------------------------------------------------------- */
 
 void pp_eval_mismatch(struct pp_eval *eval, const struct pp_expr *expr, const char *what, const char *wanted,
                       const struct pp_datum *got)
@@ -341,7 +341,7 @@ static bool eval_unary(struct pp_eval *eval, const struct pp_expr *expr, struct 
 	return true;
 }
 
-/* ---- lists ---------------------------------------------------------------------------------------------- */
+/* ---- lists ----------------------------------------------------------------------------------- */
 
 static bool range_ends(struct pp_eval *eval, const struct pp_expr *range, struct pp_datum ends[2])
 {
@@ -407,7 +407,7 @@ static bool eval_list(struct pp_eval *eval, const struct pp_expr *expr, struct p
 	return true;
 }
 
-/* ---- all ------------------------------------------------------------------------------------------------- */
+/* ---- all ------------------------------------------------------------------------------------- */
 
 static bool eval_choice(struct pp_eval *eval, const struct pp_expr *expr, struct pp_datum *out)
 {

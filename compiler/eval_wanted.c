@@ -1,5 +1,5 @@
-/* Values of a wanted kind: whole numbers, ranges, truth values; with both operands in the message where a division is not
- * whole (E0202). */
+/* Values of a wanted kind: whole numbers, ranges, truth values; with both operands in the message where a division is
+ * not whole (E0202). */
 #include "eval.h"
 
 #include <math.h>

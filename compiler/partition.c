@@ -79,8 +79,8 @@ static bool has_split_backward(const struct pp_schedule *schedule)
 	return false;
 }
 
-static struct pp_balance_problem make_problem(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_schedule *schedule,
-                                              const struct pp_stages *stages)
+static struct pp_balance_problem make_problem(struct pp_arena *arena, const struct pp_spec *spec,
+                                              const struct pp_schedule *schedule, const struct pp_stages *stages)
 {
 	uint32_t layers = spec->model.layer_count;
 	uint64_t *load = PP_NEW_ARRAY(arena, uint64_t, layers), *fixed = PP_NEW_ARRAY(arena, uint64_t, layers);
@@ -110,16 +110,18 @@ static struct pp_balance_problem make_problem(struct pp_arena *arena, const stru
 }
 
 /* Equal numbers of blocks per stage; what stands before the first block goes with it, likewise after the last. */
-static bool split_evenly(const struct pp_spec *spec, const struct pp_balance_problem *problem, uint32_t *first, struct pp_diag *diag)
+static bool split_evenly(const struct pp_spec *spec, const struct pp_balance_problem *problem, uint32_t *first,
+                         struct pp_diag *diag)
 {
 	uint32_t blocks = 0, stages = problem->stages;
 	for (uint32_t i = 0; i < problem->layers; i++)
 		blocks += counts_as_layer(spec, i);
 	if (blocks % stages) {
 		struct pp_message *m = pp_error(diag, "E0408", spec->stages.balance_span,
-		                                "`balance = even`: %u blocks over %u stages leave a remainder of %u", blocks, stages, blocks % stages);
-		pp_help(m, "use `balance = time`, or a number of blocks that %u divides: %u or %u", stages, blocks - blocks % stages,
-		        blocks - blocks % stages + stages);
+		                                "`balance = even`: %u blocks over %u stages leave a remainder of %u", blocks,
+		                                stages, blocks % stages);
+		pp_help(m, "use `balance = time`, or a number of blocks that %u divides: %u or %u", stages,
+		        blocks - blocks % stages, blocks - blocks % stages + stages);
 		return false;
 	}
 	uint32_t each = blocks / stages, stage = 0, seen = 0;
@@ -139,13 +141,15 @@ static void report_too_few(const struct pp_spec *spec, const struct pp_balance_p
 {
 	struct pp_span span = spec->stages.balance_span.start ? spec->stages.balance_span : spec->parallel_span;
 	if (problem->layers < (uint64_t)problem->stages * problem->min_layers) {
-		struct pp_message *m = pp_error(diag, "E0407", span, "%u layers cannot fill %u stages with at least %u layer%s each", problem->layers,
-		                                problem->stages, problem->min_layers, problem->min_layers == 1 ? "" : "s");
-		pp_help(m, "use at most %u stages (pp * vpp), or `min_layers = 0` to allow empty stages", problem->layers / problem->min_layers);
+		struct pp_message *m =
+		    pp_error(diag, "E0407", span, "%u layers cannot fill %u stages with at least %u layer%s each",
+		             problem->layers, problem->stages, problem->min_layers, problem->min_layers == 1 ? "" : "s");
+		pp_help(m, "use at most %u stages (pp * vpp), or `min_layers = 0` to allow empty stages",
+		        problem->layers / problem->min_layers);
 		return;
 	}
-	struct pp_message *m = pp_error(diag, "E0407", span, "%u layers do not fit into %u stages of at most %u layers", problem->layers,
-	                                problem->stages, problem->max_layers);
+	struct pp_message *m = pp_error(diag, "E0407", span, "%u layers do not fit into %u stages of at most %u layers",
+	                                problem->layers, problem->stages, problem->max_layers);
 	pp_help(m, "`max_layers` must be at least %u", (problem->layers + problem->stages - 1) / problem->stages);
 }
 
@@ -155,7 +159,8 @@ static double gib(uint64_t bytes)
 }
 
 /* No split fits: name the rank that is most over in the best one, and what fills it. */
-static void report_memory(const struct pp_spec *spec, const struct pp_balance_problem *problem, const uint32_t *first, struct pp_diag *diag)
+static void report_memory(const struct pp_spec *spec, const struct pp_balance_problem *problem, const uint32_t *first,
+                          struct pp_diag *diag)
 {
 	uint32_t worst = 0;
 	uint64_t worst_fixed = 0, worst_stash = 0;
@@ -174,11 +179,15 @@ static void report_memory(const struct pp_spec *spec, const struct pp_balance_pr
 		}
 	}
 	uint64_t needed = worst_fixed + worst_stash, cap = problem->cap[worst];
-	struct pp_message *m = pp_error(diag, "E0501", spec->cluster_span, "rank %u needs %.2f GiB of %.2f GiB (%.2f GiB over), whatever the split",
-	                                worst, gib(needed), gib(cap), gib(needed > cap ? needed - cap : 0));
-	pp_note(m, "weights, gradients and optimizer state %.2f GiB, activations in flight %.2f GiB", gib(worst_fixed), gib(worst_stash));
-	pp_help(m, "%s", worst_stash > worst_fixed ? "fewer microbatches in flight (another schedule), or a smaller microbatch or seq"
-	                                           : "more pipeline ranks (pp), or a smaller model");
+	struct pp_message *m = pp_error(diag, "E0501", spec->cluster_span,
+	                                "rank %u needs %.2f GiB of %.2f GiB (%.2f GiB over), whatever the split", worst,
+	                                gib(needed), gib(cap), gib(needed > cap ? needed - cap : 0));
+	pp_note(m, "weights, gradients and optimizer state %.2f GiB, activations in flight %.2f GiB", gib(worst_fixed),
+	        gib(worst_stash));
+	pp_help(m, "%s",
+	        worst_stash > worst_fixed
+	            ? "fewer microbatches in flight (another schedule), or a smaller microbatch or seq"
+	            : "more pipeline ranks (pp), or a smaller model");
 }
 
 static void fill_items(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_balance_problem *problem,
@@ -195,8 +204,8 @@ static void fill_items(struct pp_arena *arena, const struct pp_spec *spec, const
 }
 
 /* Rate the split by time, whatever it was balanced by. */
-static void rate_time(struct pp_arena *arena, const struct pp_spec *spec, struct pp_balance_problem problem, struct pp_split split,
-                      struct pp_stages *stages)
+static void rate_time(struct pp_arena *arena, const struct pp_spec *spec, struct pp_balance_problem problem,
+                      struct pp_split split, struct pp_stages *stages)
 {
 	uint64_t *time = PP_NEW_ARRAY(arena, uint64_t, problem.layers);
 	for (uint32_t i = 0; i < problem.layers; i++)
@@ -222,20 +231,23 @@ static void warn_empty_stages(const struct pp_spec *spec, const struct pp_stages
 }
 
 /* An explicit split whose slowest rank is well above what balancing reaches. */
-static void warn_slow_split(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_balance_problem *problem,
-                            const struct pp_split *given, struct pp_diag *diag)
+static void warn_slow_split(struct pp_arena *arena, const struct pp_spec *spec,
+                            const struct pp_balance_problem *problem, const struct pp_split *given,
+                            struct pp_diag *diag)
 {
 	struct pp_split best = {0};
-	if (!pp_balance_solve(arena, problem, &best) || best.over || given->bottleneck <= best.bottleneck + best.bottleneck / 10)
+	if (!pp_balance_solve(arena, problem, &best) || best.over ||
+	    given->bottleneck <= best.bottleneck + best.bottleneck / 10)
 		return;
-	struct pp_message *m = pp_warning(diag, "W0405", spec->stages.split_span, "this split makes the slowest rank %.0f %% slower than needed",
+	struct pp_message *m = pp_warning(diag, "W0405", spec->stages.split_span,
+	                                  "this split makes the slowest rank %.0f %% slower than needed",
 	                                  100.0 * ((double)given->bottleneck / (double)best.bottleneck - 1));
-	pp_help(m, "without `split`, `balance = time` reaches %.3f ms per microbatch instead of %.3f ms", (double)best.bottleneck / 1e6,
-	        (double)given->bottleneck / 1e6);
+	pp_help(m, "without `split`, `balance = time` reaches %.3f ms per microbatch instead of %.3f ms",
+	        (double)best.bottleneck / 1e6, (double)given->bottleneck / 1e6);
 }
 
-bool pp_partition(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_schedule *schedule, struct pp_stages *stages,
-                  struct pp_diag *diag)
+bool pp_partition(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_schedule *schedule,
+                  struct pp_stages *stages, struct pp_diag *diag)
 {
 	struct pp_balance_problem problem = make_problem(arena, spec, schedule, stages);
 	struct pp_split split = {0};

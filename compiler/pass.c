@@ -26,7 +26,8 @@ static void print_ast(const struct pp_unit *unit, FILE *out)
 
 static bool run_resolve(struct pp_unit *unit)
 {
-	return pp_resolve(unit->arena, unit->strings, unit->sources, unit->ast, &unit->options, unit->diag, &unit->resolved);
+	return pp_resolve(unit->arena, unit->strings, unit->sources, unit->ast, &unit->options, unit->diag,
+	                  &unit->resolved);
 }
 
 static void print_spec(const struct pp_unit *unit, FILE *out)
@@ -153,7 +154,8 @@ static bool run_asserts(struct pp_unit *unit)
 	};
 	uint64_t flops = 0;
 	for (uint32_t s = 0; s < program->stage_count; s++)
-		flops += program->stages[s].flops[PP_PHASE_F] + program->stages[s].flops[PP_PHASE_I] + program->stages[s].flops[PP_PHASE_W];
+		flops += program->stages[s].flops[PP_PHASE_F] + program->stages[s].flops[PP_PHASE_I] +
+		         program->stages[s].flops[PP_PHASE_W];
 	for (uint32_t r = 0; r < program->ranks; r++)
 		if ((double)program->rank[r].arena_bytes > metrics.peak_memory)
 			metrics.peak_memory = (double)program->rank[r].arena_bytes;
@@ -176,7 +178,8 @@ enum pp_pass pp_pass_of_level(const char *level)
 	return PP_PASS_COUNT;
 }
 
-bool pp_compile(struct pp_unit *unit, enum pp_pass last, void (*after)(const struct pp_unit *, enum pp_pass, void *), void *context)
+bool pp_compile(struct pp_unit *unit, enum pp_pass last, void (*after)(const struct pp_unit *, enum pp_pass, void *),
+                void *context)
 {
 	for (unsigned i = 0; i <= (unsigned)last && i < PP_PASS_COUNT; i++) {
 		bool ok = pp_passes[i].run(unit);

@@ -41,15 +41,16 @@ enum pp_pass {
 
 struct pp_pass_info {
 	const char *name, *level, *summary;
-	bool (*run)(struct pp_unit *unit);                      /* false: errors are in unit->diag */
-	void (*print)(const struct pp_unit *unit, FILE *out);   /* the state after the pass as text */
+	bool (*run)(struct pp_unit *unit);                    /* false: errors are in unit->diag */
+	void (*print)(const struct pp_unit *unit, FILE *out); /* the state after the pass as text */
 };
 
 extern const struct pp_pass_info pp_passes[PP_PASS_COUNT];
 
 /* Run passes up to and including `last`. After each pass `after` (may be NULL) is called, for --dump-after. False as
  * soon as a pass reports errors. */
-bool pp_compile(struct pp_unit *unit, enum pp_pass last, void (*after)(const struct pp_unit *, enum pp_pass, void *), void *context);
+bool pp_compile(struct pp_unit *unit, enum pp_pass last, void (*after)(const struct pp_unit *, enum pp_pass, void *),
+                void *context);
 
 /* The pass that makes a level of --emit, or PP_PASS_COUNT. */
 enum pp_pass pp_pass_of_level(const char *level);

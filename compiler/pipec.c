@@ -30,18 +30,29 @@ struct settings {
 };
 
 static const struct pp_option options[] = {
-    {"output", 'o', PP_OPTION_TEXT, "FILE", offsetof(struct settings, output), "image to write (default: the spec's name with .ppx, here; - is stdout)", .commands = BUILD},
-    {"emit", 0, PP_OPTION_CHOICE, "none|" EMIT_LEVELS, offsetof(struct settings, emit), "print that level as text instead of writing an image", .commands = BUILD},
-    {"schedule", 0, PP_OPTION_TEXT, "NAME", offsetof(struct settings, schedule), "use this schedule of the file, or a library policy", .commands = SPECS},
-    {"define", 'D', PP_OPTION_LIST, "NAME=VALUE", offsetof(struct settings, defines), "set a parameter of the spec", .commands = SPECS},
-    {"set", 0, PP_OPTION_LIST, "BLOCK.ATTR=VALUE", offsetof(struct settings, sets), "override an attribute for an experiment", .commands = SPECS},
-    {"include", 'I', PP_OPTION_LIST, "FOLDER", offsetof(struct settings, folders), "look here for imported files", .commands = SPECS},
-    {"dump-after", 0, PP_OPTION_TEXT, "PASS|all", offsetof(struct settings, dump_after), "print the state after a pass on stderr (for developers)", .commands = SPECS},
-    {"werror", 'W', PP_OPTION_FLAG, NULL, offsetof(struct settings, warnings_are_errors), "warnings are errors", .commands = SPECS},
-    {"diagnostics", 0, PP_OPTION_CHOICE, "human|short|json", offsetof(struct settings, diagnostics), "form of the messages", .commands = ALL},
-    {"color", 0, PP_OPTION_CHOICE, "auto|always|never", offsetof(struct settings, color), "color of the messages", .commands = ALL},
+    {"output", 'o', PP_OPTION_TEXT, "FILE", offsetof(struct settings, output),
+     "image to write (default: the spec's name with .ppx, here; - is stdout)", .commands = BUILD},
+    {"emit", 0, PP_OPTION_CHOICE, "none|" EMIT_LEVELS, offsetof(struct settings, emit),
+     "print that level as text instead of writing an image", .commands = BUILD},
+    {"schedule", 0, PP_OPTION_TEXT, "NAME", offsetof(struct settings, schedule),
+     "use this schedule of the file, or a library policy", .commands = SPECS},
+    {"define", 'D', PP_OPTION_LIST, "NAME=VALUE", offsetof(struct settings, defines), "set a parameter of the spec",
+     .commands = SPECS},
+    {"set", 0, PP_OPTION_LIST, "BLOCK.ATTR=VALUE", offsetof(struct settings, sets),
+     "override an attribute for an experiment", .commands = SPECS},
+    {"include", 'I', PP_OPTION_LIST, "FOLDER", offsetof(struct settings, folders), "look here for imported files",
+     .commands = SPECS},
+    {"dump-after", 0, PP_OPTION_TEXT, "PASS|all", offsetof(struct settings, dump_after),
+     "print the state after a pass on stderr (for developers)", .commands = SPECS},
+    {"werror", 'W', PP_OPTION_FLAG, NULL, offsetof(struct settings, warnings_are_errors), "warnings are errors",
+     .commands = SPECS},
+    {"diagnostics", 0, PP_OPTION_CHOICE, "human|short|json", offsetof(struct settings, diagnostics),
+     "form of the messages", .commands = ALL},
+    {"color", 0, PP_OPTION_CHOICE, "auto|always|never", offsetof(struct settings, color), "color of the messages",
+     .commands = ALL},
     {"quiet", 'q', PP_OPTION_FLAG, NULL, offsetof(struct settings, quiet), "no summary line", .commands = ALL},
-    {"verbose", 'v', PP_OPTION_FLAG, NULL, offsetof(struct settings, verbose), "say what each pass did", .commands = ALL},
+    {"verbose", 'v', PP_OPTION_FLAG, NULL, offsetof(struct settings, verbose), "say what each pass did",
+     .commands = ALL},
 };
 
 enum { OPTION_COUNT = sizeof options / sizeof *options };
@@ -113,7 +124,8 @@ static int job_close(struct job *job, bool ok)
 	return clean ? PP_EXIT_OK : PP_EXIT_REJECTED;
 }
 
-static bool load(struct job *job, const char *path, const unsigned char **bytes, size_t *length, struct pp_status *status)
+static bool load(struct job *job, const char *path, const unsigned char **bytes, size_t *length,
+                 struct pp_status *status)
 {
 	char *text;
 	if (!pp_file_read(job->unit.arena, path, &text, length, status))
@@ -123,7 +135,7 @@ static bool load(struct job *job, const char *path, const unsigned char **bytes,
 	return job->unit.source || pp_fail(status, PP_EXIT_ENVIRONMENT, "%s is too large", path);
 }
 
-/* ---- summary ---------------------------------------------------------------------------------------------- */
+/* ---- summary --------------------------------------------------------------------------------- */
 
 static uint32_t fullest_rank(const struct pp_program *program)
 {
@@ -161,8 +173,9 @@ static void print_proof(FILE *out, const struct pp_stamp *stamp)
 static void print_summary(FILE *out, const char *name, const struct pp_program *program, const struct pp_sim *sim)
 {
 	uint32_t rank = fullest_rank(program);
-	fprintf(out, "%s: %u ranks = tp %u x pp %u x dp %u, %u stages, m = %u", name, program->ranks * program->tp * program->dp, program->tp,
-	        program->ranks, program->dp, program->stage_count, program->microbatches);
+	fprintf(out, "%s: %u ranks = tp %u x pp %u x dp %u, %u stages, m = %u", name,
+	        program->ranks * program->tp * program->dp, program->tp, program->ranks, program->dp, program->stage_count,
+	        program->microbatches);
 	if (program->schedule_name)
 		fprintf(out, ", %s", program->schedule_name);
 	fprintf(out, "; bubble %.1f %% of the step; peak ", 100 * sim->bubble);
@@ -172,7 +185,7 @@ static void print_summary(FILE *out, const char *name, const struct pp_program *
 	fputc('\n', out);
 }
 
-/* ---- build, check ------------------------------------------------------------------------------------------ */
+/* ---- build, check ---------------------------------------------------------------------------- */
 
 static void dump(const struct pp_unit *unit, enum pp_pass pass, void *context)
 {
@@ -280,8 +293,9 @@ static int build_file(const struct settings *settings, const char *path, enum co
 		static const char *const levels[] = {"ast", "spec", "stages", "schedule", "program"};
 		return emit_level(&job, pp_pass_of_level(levels[settings->emit - 1]));
 	}
-	bool ok = is_program_text(job.unit.source) ? assemble(&job)
-	                                           : pp_compile(&job.unit, PP_PASS_asserts, dump, (void *)(uintptr_t)settings);
+	bool ok = is_program_text(job.unit.source)
+	              ? assemble(&job)
+	              : pp_compile(&job.unit, PP_PASS_asserts, dump, (void *)(uintptr_t)settings);
 	if (ok && command == BUILD) {
 		int code = write_image(&job, path);
 		if (code)
@@ -292,7 +306,7 @@ static int build_file(const struct settings *settings, const char *path, enum co
 	return job_close(&job, ok);
 }
 
-/* ---- verify -------------------------------------------------------------------------------------------------- */
+/* ---- verify ---------------------------------------------------------------------------------- */
 
 static int verify_file(const struct settings *settings, const char *path)
 {
@@ -316,7 +330,10 @@ static int verify_file(const struct settings *settings, const char *path)
 		unit->program = pp_program_read(unit->arena, unit->source, unit->diag);
 	} else {
 		pp_arena_destroy(unit->arena);
-		fprintf(stderr, "pipec: %s is neither an image (.ppx) nor a program text (first line `pps 1`); specs are proven by `pipec check`\n", path);
+		fprintf(stderr,
+		        "pipec: %s is neither an image (.ppx) nor a program text (first line `pps 1`); specs are proven by "
+		        "`pipec check`\n",
+		        path);
 		return PP_EXIT_REJECTED;
 	}
 	struct pp_stamp stamp = {0};
@@ -329,12 +346,13 @@ static int verify_file(const struct settings *settings, const char *path)
 		printf("%s: ", path);
 		print_proof(stdout, &stamp);
 		printf("; %" PRIu64 " instructions on %u ranks; bits: %s%s%s\n", instructions, unit->program->ranks,
-		       stamp.bits_fixed ? "fixed" : "order-dependent", stamp.bits_fixed ? "" : ": ", stamp.bits_fixed ? "" : stamp.bits_reason);
+		       stamp.bits_fixed ? "fixed" : "order-dependent", stamp.bits_fixed ? "" : ": ",
+		       stamp.bits_fixed ? "" : stamp.bits_reason);
 	}
 	return job_close(&job, ok);
 }
 
-/* ---- main ------------------------------------------------------------------------------------------------------ */
+/* ---- main ------------------------------------------------------------------------------------ */
 
 static void print_help(enum command command, FILE *out)
 {
@@ -348,7 +366,8 @@ static int run_command(enum command command, const struct settings *settings, co
 {
 	int worst = PP_EXIT_OK;
 	for (size_t i = 0; i < files->count; i++) {
-		int code = command == VERIFY ? verify_file(settings, files->items[i]) : build_file(settings, files->items[i], command);
+		int code =
+		    command == VERIFY ? verify_file(settings, files->items[i]) : build_file(settings, files->items[i], command);
 		worst = code > worst ? code : worst;
 	}
 	return worst;
@@ -394,13 +413,14 @@ int main(int argc, char **argv)
 	int code, which = pp_choice_find(commands, argv[1]);
 	if (which >= 0) {
 		code = parse_and_run(arena, bits[which], pp_arena_printf(arena, "pipec %s", argv[1]), argc - 1, argv + 1);
-	} else if (argv[1][0] == '-' && argv[1][1] && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
-	                                                strcmp(argv[1], "-V") == 0 || strcmp(argv[1], "--version") == 0)) {
+	} else if (argv[1][0] == '-' && argv[1][1] &&
+	           (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "-V") == 0 ||
+	            strcmp(argv[1], "--version") == 0)) {
 		code = parse_and_run(arena, ALL, "pipec", argc, argv);
 	} else {
 		const char *near = pp_choice_nearest(arena, commands, argv[1]);
-		fprintf(stderr, "pipec: `%s` is no command; commands are build, check, verify%s%s%s\n", argv[1], near ? "; did you mean `" : "",
-		        near ? near : "", near ? "`?" : "");
+		fprintf(stderr, "pipec: `%s` is no command; commands are build, check, verify%s%s%s\n", argv[1],
+		        near ? "; did you mean `" : "", near ? near : "", near ? "`?" : "");
 		code = PP_EXIT_USAGE;
 	}
 	pp_arena_destroy(arena);

@@ -91,7 +91,7 @@ void pp_resolve_cluster(struct pp_resolver *resolver)
 	warn_link(resolver, cluster);
 }
 
-/* ---- the grid --------------------------------------------------------------------------------------------------- */
+/* ---- the grid -------------------------------------------------------------------------------- */
 
 struct grid {
 	uint64_t tp, pp, dp, cp, ranks, devices;

@@ -124,7 +124,7 @@ static bool derive_dp(struct pp_resolver *resolver, struct pp_section *parallel,
 	return false;
 }
 
-/* ---- batch: global_batch = microbatch * microbatches * dp ---------------------------------------------------- */
+/* ---- batch: global_batch = microbatch * microbatches * dp ------------------------------------ */
 
 struct batch {
 	uint64_t global, microbatch, microbatches, dp;
@@ -218,7 +218,7 @@ static bool derive_global_batch(struct pp_resolver *resolver, struct pp_section 
 	return false;
 }
 
-/* ---- run and devices ------------------------------------------------------------------------------------------ */
+/* ---- run and devices ------------------------------------------------------------------------- */
 
 static bool derive_tokens(struct pp_resolver *resolver, struct pp_datum *out)
 {

@@ -18,7 +18,7 @@ struct pp_span pp_field_span(const struct pp_section *section, enum pp_attribute
 	return field->expr ? field->expr->span : section->span;
 }
 
-/* ---- names and calls -------------------------------------------------------------------------------------- */
+/* ---- names and calls ------------------------------------------------------------------------- */
 
 /* `(name)` reads a parameter where a bare name would be one of the set. */
 static bool is_bare_name(const struct pp_expr *expr)
@@ -144,7 +144,7 @@ static bool read_axes(struct pp_resolver *resolver, const struct pp_attribute_ro
 	return true;
 }
 
-/* ---- values -------------------------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 static bool is_kind(const struct pp_attribute_row *row, const struct pp_datum *value)
 {
@@ -352,7 +352,7 @@ void pp_section_read_all(struct pp_resolver *resolver, struct pp_section *sectio
 			pp_field_read(resolver, section, (enum pp_attribute)(section->first + i));
 }
 
-/* ---- as C values ------------------------------------------------------------------------------------------------ */
+/* ---- as C values ----------------------------------------------------------------------------- */
 
 bool pp_field_scaled(struct pp_resolver *resolver, struct pp_section *section, enum pp_attribute attribute,
                      int64_t scale, uint64_t *out)
@@ -428,8 +428,7 @@ bool pp_field_choice(struct pp_resolver *resolver, struct pp_section *section, e
 	return true;
 }
 
-/* ---- arguments of adamw(…) and the like ----------------------------------------------------------------------------
- */
+/* ---- arguments of adamw(…) and the like ------------------------------------------------------ */
 
 static void take_argument(struct pp_resolver *resolver, struct pp_section *section, const struct pp_expr *arg,
                           size_t position, const struct pp_field *field)

@@ -6,7 +6,7 @@
 
 enum { MOST_TURNS = 1000000 };
 
-/* ---- kinds -------------------------------------------------------------------------------------------------- */
+/* ---- kinds ----------------------------------------------------------------------------------- */
 
 struct kind {
 	const char *name;
@@ -61,7 +61,7 @@ void pp_layers_whole(struct pp_layer_build *build, struct pp_section *section, e
 		*out = (uint32_t)value;
 }
 
-/* ---- one layer statement --------------------------------------------------------------------------------------- */
+/* ---- one layer statement --------------------------------------------------------------------- */
 
 /* "a, b, c" for "a|b|c" */
 static const char *list_text(struct pp_arena *arena, const char *names)

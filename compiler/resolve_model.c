@@ -33,7 +33,7 @@ static void read_sizes(struct pp_layer_build *build)
 		block->padded_vocab = (block->vocab + pad - 1) / pad * pad;
 }
 
-/* ---- where the list is written ------------------------------------------------------------ */
+/* ---- where the list is written --------------------------------------------------------------- */
 
 static bool has_layers(const struct pp_stmt *first)
 {
@@ -90,7 +90,7 @@ static void add_default_list(struct pp_layer_build *build)
 	pp_layers_push(build, pp_layers_make(build, pp_intern_z(strings, "head"), PP_LAYER_HEAD, span), 1, NULL, span);
 }
 
-/* ---- the finished list ------------------------------------------------------------------------------------------ */
+/* ---- the finished list ----------------------------------------------------------------------- */
 
 struct named {
 	const char *name;

@@ -9,7 +9,7 @@
 
 enum { MOST_MODULES = 1000, DEEPEST_IMPORT = 64 };
 
-/* ---- names -------------------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 static size_t slot_of(const struct pp_module *module, const char *key)
 {
@@ -141,7 +141,7 @@ struct pp_span pp_module_end(const struct pp_module *module)
 	return (struct pp_span){at, at};
 }
 
-/* ---- reserved names ------------------------------------------------------------------------------------- */
+/* ---- reserved names -------------------------------------------------------------------------- */
 
 static bool is_reserved(const char *name)
 {
@@ -166,7 +166,7 @@ static void check_reserved(struct pp_resolver *resolver, const struct pp_stmt *s
 	    "r p v m are ranks, stages and microbatches, F B I W actions, bubble and the like metrics: take another name");
 }
 
-/* ---- imports ---------------------------------------------------------------------------------------------- */
+/* ---- imports --------------------------------------------------------------------------------- */
 
 static struct pp_module *load(struct pp_resolver *resolver, const struct pp_ast *ast, const char *path,
                               struct pp_module *importer);
@@ -273,7 +273,7 @@ static void add_import(struct pp_module *module, const struct pp_stmt *stmt)
 		         struct pp_module *) = target;
 }
 
-/* ---- files -------------------------------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 static void add_block(struct pp_module *module, const struct pp_stmt *stmt)
 {

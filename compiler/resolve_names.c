@@ -9,7 +9,7 @@ enum { ENOUGH_ERRORS = 1000 }; /* then nobody reads on; finding names that are n
 const char *const pp_metric_name[PP_METRIC_COUNT] = {"bubble",      "span_bubble", "time_per_step",
                                                      "peak_memory", "mfu",         "imbalance"};
 
-/* ---- walking ------------------------------------------------------------------------------------------------- */
+/* ---- walking --------------------------------------------------------------------------------- */
 
 /* Names bound around an expression, innermost first. */
 struct bound {
@@ -168,7 +168,7 @@ void pp_names_mark(struct pp_resolver *resolver)
 	}
 }
 
-/* ---- schedules -------------------------------------------------------------------------------------------------- */
+/* ---- schedules ------------------------------------------------------------------------------- */
 
 static void check_rules(struct walk *walk, const struct bound *bound, const struct pp_stmt *policy)
 {
@@ -210,8 +210,7 @@ void pp_names_check_schedules(struct pp_resolver *resolver)
 			check_schedule(resolver, resolver->main, stmt);
 }
 
-/* ---- metrics ------------------------------------------------------------------------------------------------------
- */
+/* ---- metrics --------------------------------------------------------------------------------- */
 
 static bool is_metric(const char *name)
 {

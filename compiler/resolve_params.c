@@ -7,7 +7,7 @@
 
 enum { LONGEST_CHAIN = 8 };
 
-/* ---- cycles -------------------------------------------------------------------------------------------- */
+/* ---- cycles ---------------------------------------------------------------------------------- */
 
 void pp_report_cycle(struct pp_resolver *resolver, struct pp_span span, const void *what, const char *title)
 {
@@ -25,7 +25,7 @@ void pp_report_cycle(struct pp_resolver *resolver, struct pp_span span, const vo
 	        "give one of them a value of its own");
 }
 
-/* ---- types --------------------------------------------------------------------------------------------- */
+/* ---- types ----------------------------------------------------------------------------------- */
 
 struct type {
 	const char *name;
@@ -103,7 +103,7 @@ static bool fits_type(struct pp_eval *eval, const struct pp_expr *expr, const ch
 	return !wanted;
 }
 
-/* ---- -D --------------------------------------------------------------------------------------------------- */
+/* ---- -D -------------------------------------------------------------------------------------- */
 
 static void report_no_param(struct pp_resolver *resolver, const char *define, const char *name)
 {
@@ -173,7 +173,7 @@ void pp_params_define(struct pp_resolver *resolver)
 		define(resolver, resolver->options->defines[i]);
 }
 
-/* ---- values ------------------------------------------------------------------------------------------------ */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 /* Evaluate in the scope of a module, and as part of whatever is being evaluated now. */
 static bool eval_in(struct pp_eval *eval, const struct pp_scope *scope, const struct pp_expr *expr,
@@ -338,7 +338,7 @@ void pp_params_report_unused(struct pp_resolver *resolver)
 	}
 }
 
-/* ---- the scope of a file -------------------------------------------------------------------------------------- */
+/* ---- the scope of a file --------------------------------------------------------------------- */
 
 static struct pp_section *find_section(struct pp_resolver *resolver, const struct pp_expr *path)
 {

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* ---- the choice ------------------------------------------------------------------------------------------------ */
+/* ---- the choice ------------------------------------------------------------------------------ */
 
 struct choice {
 	const char *name;
@@ -98,7 +98,7 @@ static bool choose(struct pp_resolver *resolver, struct choice *choice)
 	return false;
 }
 
-/* ---- what it is made of ------------------------------------------------------------------------------------------ */
+/* ---- what it is made of ---------------------------------------------------------------------- */
 
 static const struct pp_stmt *find_in_body(const struct pp_stmt *schedule, enum pp_stmt_kind kind, const char *name)
 {
@@ -202,8 +202,7 @@ void pp_schedule_choose(struct pp_resolver *resolver)
 		use_policy(resolver, choice.name, choice.span);
 }
 
-/* ---- the scope of its rows ------------------------------------------------------------------------------------------
- */
+/* ---- the scope of its rows ------------------------------------------------------------------- */
 
 static enum pp_lookup lookup(void *context, struct pp_eval *eval, const struct pp_expr *path, struct pp_datum *out)
 {

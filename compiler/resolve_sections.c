@@ -27,7 +27,7 @@ struct pp_message *pp_not_yet(struct pp_resolver *resolver, struct pp_span span,
 	return pp_error(resolver->diag, "E0010", span, "%s is not supported yet", what);
 }
 
-/* ---- attributes ----------------------------------------------------------------------------------------- */
+/* ---- attributes ------------------------------------------------------------------------------ */
 
 static void report_unknown(struct pp_resolver *resolver, struct pp_section *section, const struct pp_stmt *stmt)
 {
@@ -84,7 +84,7 @@ static void take_attribute(struct pp_resolver *resolver, struct pp_section *sect
 		field->state = PP_FAILED;
 }
 
-/* ---- statements that are no attributes -------------------------------------------------------------------- */
+/* ---- statements that are no attributes ------------------------------------------------------- */
 
 struct place {
 	enum pp_stmt_kind kind;
@@ -209,7 +209,7 @@ void pp_section_fill(struct pp_resolver *resolver, struct pp_section *section, c
 			take_attribute(resolver, section, at, module, PP_ORIGIN_FILE, stmt);
 }
 
-/* ---- the blocks of the spec --------------------------------------------------------------------------------- */
+/* ---- the blocks of the spec ------------------------------------------------------------------ */
 
 struct found {
 	const struct pp_stmt *stmt;
@@ -390,7 +390,7 @@ bool pp_sections_find(struct pp_resolver *resolver)
 	return model && cluster && train;
 }
 
-/* ---- --set ---------------------------------------------------------------------------------------------------- */
+/* ---- --set ----------------------------------------------------------------------------------- */
 
 static struct pp_section *section_by_title(struct pp_resolver *resolver, const char *title)
 {

@@ -27,7 +27,7 @@ struct split {
 	bool failed;
 };
 
-/* ---- names -------------------------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 static int compare_names(const void *a, const void *b)
 {
@@ -102,7 +102,7 @@ static void report_unknown(struct split *split, const struct pp_action_ast *acti
 	split->failed = true;
 }
 
-/* ---- walking the pattern ------------------------------------------------------------------------------------- */
+/* ---- walking the pattern --------------------------------------------------------------------- */
 
 static const char *title(const struct split *split, uint32_t layer)
 {
@@ -265,7 +265,7 @@ static void walk(struct split *split, const struct pp_pattern *first)
 	}
 }
 
-/* ---- what came out --------------------------------------------------------------------------------------------- */
+/* ---- what came out --------------------------------------------------------------------------- */
 
 static bool check_complete(struct split *split, const struct pp_stmt *stmt)
 {

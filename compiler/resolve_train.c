@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- batch ----------------------------------------------------------------------------------------------------- */
+/* ---- batch ----------------------------------------------------------------------------------- */
 
 /* All three given: they must agree. */
 static void check_batch(struct pp_resolver *resolver, struct pp_section *train, uint64_t microbatch,
@@ -53,8 +53,7 @@ static void read_batch(struct pp_resolver *resolver, struct pp_section *train)
 	pp_help(message, "give only one of the two");
 }
 
-/* ---- optimizer ----------------------------------------------------------------------------------------------------
- */
+/* ---- optimizer ------------------------------------------------------------------------------- */
 
 static void read_optimizer(struct pp_resolver *resolver, struct pp_section *train, struct pp_hyper *hyper)
 {

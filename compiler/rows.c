@@ -22,7 +22,7 @@ struct expander {
 	struct pp_schedule *out;
 };
 
-/* ---- setting up ---------------------------------------------------------------------------------------------- */
+/* ---- setting up ------------------------------------------------------------------------------ */
 
 static void list_chunks(struct expander *x)
 {
@@ -66,7 +66,7 @@ static bool fits(const struct expander *x)
 	return false;
 }
 
-/* ---- names of a row ------------------------------------------------------------------------------------------- */
+/* ---- names of a row -------------------------------------------------------------------------- */
 
 static enum pp_lookup let_value(struct pp_row_build *row, struct pp_eval *eval, struct pp_let *let,
                                 struct pp_datum *out)
@@ -156,7 +156,7 @@ static void close_row(struct expander *x, const struct pp_row_build *row)
 	x->scratch_capacity = row->scratch_capacity;
 }
 
-/* ---- statements ------------------------------------------------------------------------------------------------- */
+/* ---- statements ------------------------------------------------------------------------------ */
 
 static bool take_rank(struct expander *x, uint32_t rank, const struct pp_stmt *order)
 {

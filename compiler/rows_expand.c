@@ -13,7 +13,7 @@ const char *pp_row_action_title(const struct pp_row_build *row, char letter, uin
 	return pp_arena_printf(row->arena, "%c.%u", letter, chunk);
 }
 
-/* ---- bounds on the work --------------------------------------------------------------------------------- */
+/* ---- bounds on the work ---------------------------------------------------------------------- */
 
 static bool too_long(struct pp_row_build *row, struct pp_span span)
 {
@@ -41,7 +41,7 @@ static bool push(struct pp_row_build *row, struct pp_raw_action action)
 	return true;
 }
 
-/* ---- counts ---------------------------------------------------------------------------------------------- */
+/* ---- counts ---------------------------------------------------------------------------------- */
 
 enum { MOST_NAMES = 6 };
 
@@ -114,7 +114,7 @@ static bool count_of(struct pp_row_build *row, const struct pp_expr *expr, const
 	return *count >= 0 || negative(row, expr, what, *count);
 }
 
-/* ---- actions --------------------------------------------------------------------------------------------- */
+/* ---- actions --------------------------------------------------------------------------------- */
 
 /* F, F3: letter and digits. */
 static bool read_name(const char *name, struct pp_raw_action *action, bool *numbered, bool *fits)
@@ -300,7 +300,7 @@ static bool item(struct pp_row_build *row, const struct pp_action_ast *action)
 	return true;
 }
 
-/* ---- parts ------------------------------------------------------------------------------------------------ */
+/* ---- parts ----------------------------------------------------------------------------------- */
 
 static bool repeated(struct pp_row_build *row, const struct pp_pattern *part)
 {

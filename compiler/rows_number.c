@@ -117,7 +117,7 @@ static bool check_numbering(struct pp_row_build *row)
 	return false;
 }
 
-/* ---- numbering ---------------------------------------------------------------------------------------------- */
+/* ---- numbering ------------------------------------------------------------------------------- */
 
 /* Weight gradients that wait for their W: the positions of their I in the row, oldest first, for the rank and per
  * chunk. An entry taken by chunk stays in the list of the rank and is passed over there. */

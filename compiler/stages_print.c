@@ -22,8 +22,9 @@ const char *pp_layers_title(struct pp_arena *arena, const struct pp_model *model
 		while (end < first + count && layer->indexed && model->layers[end].name == layer->name &&
 		       model->layers[end].index == model->layers[end - 1].index + 1)
 			end++;
-		const char *part = end > i + 1 ? pp_arena_printf(arena, "%s[%u..%u]", layer->name, layer->index, model->layers[end - 1].index)
-		                               : pp_layer_title(arena, layer);
+		const char *part =
+		    end > i + 1 ? pp_arena_printf(arena, "%s[%u..%u]", layer->name, layer->index, model->layers[end - 1].index)
+		                : pp_layer_title(arena, layer);
 		title = *title ? pp_arena_printf(arena, "%s, %s", title, part) : part;
 		i = end;
 	}
@@ -45,7 +46,8 @@ static void print_row(FILE *out, const char *const *cells, const size_t *widths,
 
 enum { COLUMNS = 9 };
 
-static void stage_cells(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_stage_plan *stage, uint32_t s, const char **cells)
+static void stage_cells(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_stage_plan *stage,
+                        uint32_t s, const char **cells)
 {
 	cells[0] = pp_arena_printf(arena, "%u", s);
 	cells[1] = pp_arena_printf(arena, "%u", stage->rank);
@@ -60,7 +62,8 @@ static void stage_cells(struct pp_arena *arena, const struct pp_spec *spec, cons
 
 static void print_table(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_stages *stages, FILE *out)
 {
-	static const char *const head[COLUMNS] = {"stage", "rank", "params", "states MiB", "stash MiB", "F ms", "I ms", "W ms", "layers"};
+	static const char *const head[COLUMNS] = {"stage", "rank", "params", "states MiB", "stash MiB",
+	                                          "F ms",  "I ms", "W ms",   "layers"};
 	const char *(*cells)[COLUMNS] = pp_arena_alloc(arena, stages->count, sizeof *cells);
 	size_t widths[COLUMNS];
 	for (size_t c = 0; c < COLUMNS; c++)

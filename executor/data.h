@@ -19,7 +19,8 @@ struct pp_data_source *pp_data_open(const struct pp_program *program, const char
 void pp_data_close(struct pp_data_source *data);
 
 /* Write ids (i32[microbatch * seq]), labels, or ids then labels of microbatch `mb` of `step` to `to`. */
-bool pp_data_fill(const struct pp_data_source *data, uint64_t step, uint32_t mb, enum pp_load what, int32_t *to, struct pp_status *status);
+bool pp_data_fill(const struct pp_data_source *data, uint64_t step, uint32_t mb, enum pp_load what, int32_t *to,
+                  struct pp_status *status);
 
 /* Entropy of the next token of synthetic data in nats: the loss that a perfect model reaches. */
 double pp_data_entropy(const struct pp_data_source *data);

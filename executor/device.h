@@ -16,8 +16,8 @@ struct pp_device; /* implementer's context */
 /* Operands of one body call: slots of the rank or PP_NULL. */
 struct pp_call {
 	const struct pp_body *body;
-	uint32_t mb;    /* selects the entry in the losses slot */
-	bool first;     /* write gradients instead of adding */
+	uint32_t mb; /* selects the entry in the losses slot */
+	bool first;  /* write gradients instead of adding */
 	uint32_t in, aux, out, stash, dout, din;
 };
 
@@ -34,10 +34,11 @@ struct pp_device_ops {
 	void (*zero)(struct pp_device *device, uint32_t slot);
 	void (*add)(struct pp_device *device, uint32_t destination, uint32_t source);
 	void (*sqnorm)(struct pp_device *device, uint32_t grad, uint32_t norms, uint32_t tensor);
-	void (*clip)(struct pp_device *device, const struct pp_hyper *hyper, enum pp_mean mean, uint32_t losses, uint32_t norms, uint32_t scale);
+	void (*clip)(struct pp_device *device, const struct pp_hyper *hyper, enum pp_mean mean, uint32_t losses,
+	             uint32_t norms, uint32_t scale);
 	/* `step` from 1 (bias correction); `scale` is the rank's scale slot. Does nothing if scale[2] is 0. */
-	void (*opt)(struct pp_device *device, enum pp_optimizer rule, const struct pp_hyper *hyper, double lr, uint64_t step,
-	            uint32_t weight, uint32_t grad, uint32_t moment1, uint32_t moment2, uint32_t scale);
+	void (*opt)(struct pp_device *device, enum pp_optimizer rule, const struct pp_hyper *hyper, double lr,
+	            uint64_t step, uint32_t weight, uint32_t grad, uint32_t moment1, uint32_t moment2, uint32_t scale);
 	/* Initialise the weights of the rank by global tensor name (init.h), moments and everything else to 0. */
 	void (*init)(struct pp_device *device, uint64_t seed);
 };

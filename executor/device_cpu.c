@@ -62,7 +62,7 @@ static void cpu_call(struct pp_device *device, const struct pp_call *call, void 
 	pp_cpu_run_body(&bound);
 }
 
-/* ---- arena ----------------------------------------------------------------------------------------- */
+/* ---- arena ----------------------------------------------------------------------------------- */
 
 static uint32_t find_slot(const struct pp_rank *rank, enum pp_slot_class class)
 {
@@ -230,7 +230,7 @@ static void cpu_init(struct pp_device *device, uint64_t seed)
 	clear_padding(device);
 }
 
-/* ---- step tail ------------------------------------------------------------------------------------- */
+/* ---- step tail ------------------------------------------------------------------------------- */
 
 static void cpu_zero(struct pp_device *device, uint32_t slot)
 {

@@ -12,7 +12,7 @@
 
 typedef bool handler(struct pp_interp *interp, const struct pp_instr *instr);
 
-/* ---- waiting ----------------------------------------------------------------------------------------- */
+/* ---- waiting --------------------------------------------------------------------------------- */
 
 static bool gave_up(struct pp_interp *interp)
 {
@@ -54,7 +54,7 @@ static bool run_WAITC(struct pp_interp *interp, const struct pp_instr *instr)
 	}
 }
 
-/* ---- posts ------------------------------------------------------------------------------------------- */
+/* ---- posts ----------------------------------------------------------------------------------- */
 
 /* Up to 255 us, from an xorshift sequence of the seed: results must not depend on it. */
 static void delay(struct pp_interp *interp)
@@ -88,7 +88,7 @@ static bool run_COLL(struct pp_interp *interp, const struct pp_instr *instr)
 	return true;
 }
 
-/* ---- compute ----------------------------------------------------------------------------------------- */
+/* ---- compute --------------------------------------------------------------------------------- */
 
 static void call(struct pp_interp *interp, const struct pp_instr *instr, enum pp_phase phase, struct pp_call *operands)
 {
@@ -152,7 +152,7 @@ static bool run_LOAD(struct pp_interp *interp, const struct pp_instr *instr)
 	                    interp->status);
 }
 
-/* ---- step tail --------------------------------------------------------------------------------------- */
+/* ---- step tail ------------------------------------------------------------------------------- */
 
 static bool run_ZERO(struct pp_interp *interp, const struct pp_instr *instr)
 {
@@ -203,7 +203,7 @@ static bool run_MARK(struct pp_interp *interp, const struct pp_instr *instr)
 	return true;
 }
 
-/* ---- dispatch ---------------------------------------------------------------------------------------- */
+/* ---- dispatch -------------------------------------------------------------------------------- */
 
 static handler *const handlers[PP_OP_COUNT] = {
 #define PP_OP(NAME, mnemonic, signature, meaning) [PP_OP_##NAME] = run_##NAME,

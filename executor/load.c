@@ -59,7 +59,7 @@ bool pp_load_verify(struct pp_loaded *loaded, struct pp_status *status)
 	return pp_fail(status, PP_EXIT_REJECTED, "%s", "");
 }
 
-/* ---- support ---------------------------------------------------------------------------------------- */
+/* ---- support --------------------------------------------------------------------------------- */
 
 static bool check_placed(const struct pp_program *program, const char *path, struct pp_status *status)
 {
@@ -156,7 +156,7 @@ bool pp_check_memory(const struct pp_program *program, const bool *here, struct 
 	               (double)wanted / 1073741824, (double)available / 1073741824);
 }
 
-/* ---- cards ------------------------------------------------------------------------------------------ */
+/* ---- cards ----------------------------------------------------------------------------------- */
 
 struct pp_card pp_card_make(const struct pp_loaded *loaded)
 {

@@ -71,7 +71,7 @@ struct pp_metrics *pp_metrics_open(const struct pp_program *program, const struc
 	return metrics;
 }
 
-/* ---- JSON ------------------------------------------------------------------------------------------- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 static void write_json(struct pp_metrics *metrics, const struct pp_step_result *result)
 {
@@ -99,7 +99,7 @@ static void write_json(struct pp_metrics *metrics, const struct pp_step_result *
 	fputc('\n', metrics->file);
 }
 
-/* ---- terminal --------------------------------------------------------------------------------------- */
+/* ---- terminal -------------------------------------------------------------------------------- */
 
 static void clear_bar(struct pp_metrics *metrics)
 {

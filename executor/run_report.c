@@ -161,7 +161,7 @@ bool pp_run_report_print(struct pp_run_report *report, const struct pp_report_li
 	return ok;
 }
 
-/* ---- trace ----------------------------------------------------------------------------------------------- */
+/* ---- trace ----------------------------------------------------------------------------------- */
 
 /* Times of the rank's stream become relative to its own time 0: clocks of different machines do not agree. */
 static void make_relative(const struct pp_run_report *report, uint64_t *times)
@@ -208,7 +208,7 @@ bool pp_run_report_trace(struct pp_run_report *report, const struct pp_report_li
 	return ok && close_trace(report, status);
 }
 
-/* ---- weights --------------------------------------------------------------------------------------------- */
+/* ---- weights --------------------------------------------------------------------------------- */
 
 static uint64_t hash_bytes(const unsigned char *bytes, uint64_t length)
 {

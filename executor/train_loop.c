@@ -31,7 +31,7 @@ double pp_learning_rate(const struct pp_train *train, uint64_t step)
 	return train->lr_floor + 0.5 * (train->lr_peak - train->lr_floor) * (1 + cos(pi * part));
 }
 
-/* ---- a run ---------------------------------------------------------------------------------------------- */
+/* ---- a run ----------------------------------------------------------------------------------- */
 
 /* What the loop keeps between steps. */
 struct training {

@@ -74,7 +74,7 @@ struct pp_loop {
 	char failure[FAILURE_TEXT];
 };
 
-/* ---- failure ---------------------------------------------------------------------------------------- */
+/* ---- failure --------------------------------------------------------------------------------- */
 
 static void set_failure(struct pp_loop *loop, const char *text)
 {
@@ -97,7 +97,7 @@ static const char *failure(const struct pp_endpoint *endpoint)
 	return atomic_load(&endpoint->loop->failed) == 2 ? endpoint->loop->failure : "another rank gave up";
 }
 
-/* ---- channels ----------------------------------------------------------------------------------------- */
+/* ---- channels -------------------------------------------------------------------------------- */
 
 static void push(struct queue *queue, const struct pp_instr *instr, const void *from, void *to, bool first_of_step)
 {
@@ -157,7 +157,7 @@ static void post_recv(struct pp_endpoint *endpoint, const struct pp_instr *instr
 	move_channel(endpoint->loop, channel);
 }
 
-/* ---- collectives -------------------------------------------------------------------------------------- */
+/* ---- collectives ----------------------------------------------------------------------------- */
 
 /* Sum the members' `from` in member order into every member's `to`, a piece at a time: `to` may be `from`. */
 static void reduce(struct group *group, uint64_t number)
@@ -241,7 +241,7 @@ static void post_coll(struct pp_endpoint *endpoint, const struct pp_instr *instr
 	move_group(loop, group);
 }
 
-/* ---- polling --------------------------------------------------------------------------------------------- */
+/* ---- polling --------------------------------------------------------------------------------- */
 
 static void poll(void *context)
 {
@@ -286,7 +286,7 @@ static enum pp_progress test_coll(struct pp_endpoint *endpoint, uint32_t id)
 	return PP_DONE;
 }
 
-/* ---- exchange ---------------------------------------------------------------------------------------------- */
+/* ---- exchange -------------------------------------------------------------------------------- */
 
 static void exchange(struct pp_endpoint *endpoint, const void *mine, void *all, size_t bytes)
 {
@@ -330,7 +330,7 @@ static enum pp_progress test_exchange(struct pp_endpoint *endpoint)
 	return atomic_load(&loop->failed) ? PP_FAILED : PP_PENDING;
 }
 
-/* ---- life -------------------------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 static bool make_queue(struct queue *queue, uint32_t capacity)
 {

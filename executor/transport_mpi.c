@@ -70,7 +70,7 @@ struct pp_endpoint {
 	char failure[FAILURE_TEXT];
 };
 
-/* ---- failure ---------------------------------------------------------------------------------------- */
+/* ---- failure --------------------------------------------------------------------------------- */
 
 static void set_failure(struct pp_endpoint *endpoint, const char *text)
 {
@@ -157,7 +157,7 @@ static const char *failure(const struct pp_endpoint *endpoint)
 	return endpoint->failure;
 }
 
-/* ---- channels ----------------------------------------------------------------------------------------- */
+/* ---- channels -------------------------------------------------------------------------------- */
 
 /* The next entry of the channel's ring, with room for its requests. */
 static struct post *push(struct channel *channel, const struct pp_instr *instr, MPI_Request **requests)
@@ -272,7 +272,7 @@ static void move_channel(struct pp_endpoint *endpoint, struct channel *channel)
 	}
 }
 
-/* ---- collectives -------------------------------------------------------------------------------------- */
+/* ---- collectives ----------------------------------------------------------------------------- */
 
 static bool is_solo(const struct pp_group *group)
 {
@@ -300,7 +300,7 @@ static void post_coll(struct pp_endpoint *endpoint, const struct pp_instr *instr
 	move_line(endpoint, line);
 }
 
-/* ---- polling --------------------------------------------------------------------------------------------- */
+/* ---- polling --------------------------------------------------------------------------------- */
 
 static void poll(void *context)
 {
@@ -361,7 +361,7 @@ static enum pp_progress test_exchange(struct pp_endpoint *endpoint)
 	return arrived ? PP_DONE : pending(endpoint);
 }
 
-/* ---- life -------------------------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 struct pp_endpoint *pp_mpi_open(struct pp_status *status)
 {

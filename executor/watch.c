@@ -148,7 +148,7 @@ bool pp_watch_report(struct pp_watch *watch, const char *why, FILE *out)
 	return true;
 }
 
-/* ---- signals -------------------------------------------------------------------------------------- */
+/* ---- signals --------------------------------------------------------------------------------- */
 
 struct pp_sentry {
 	pthread_t thread;

@@ -55,7 +55,7 @@ struct pp_pause {
 
 bool pp_pause(struct pp_pause *pause, struct pp_watch *watch);
 
-/* ---- signals -------------------------------------------------------------------------------------- */
+/* ---- signals --------------------------------------------------------------------------------- */
 
 /* A thread that turns SIGINT and SIGTERM into a report of these ranks on stderr and the process's end with exit code 5,
  * also while ranks compute or sleep. Start it before any other thread (signal masks are inherited). */

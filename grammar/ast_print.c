@@ -165,7 +165,7 @@ void pp_expr_print(const struct pp_expr *expr, FILE *out)
 		print_at(expr, out, LEVEL_CHOICE);
 }
 
-/* ---- patterns --------------------------------------------------------------------------------------------- */
+/* ---- patterns -------------------------------------------------------------------------------- */
 
 /* A count is a number or a name; anything else is put in parentheses. */
 static void print_count(const struct pp_expr *count, FILE *out)
@@ -291,7 +291,7 @@ static void print_rows(const struct pp_pattern *part, FILE *out, int depth)
 	fputs("}", out);
 }
 
-/* ---- statements --------------------------------------------------------------------------------------------- */
+/* ---- statements ------------------------------------------------------------------------------ */
 
 static void print_stmts(const struct pp_stmt *stmt, FILE *out, int depth);
 

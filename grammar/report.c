@@ -45,7 +45,7 @@ bool pp_recovered(struct pp_parse *parse, uint32_t at)
 	return false;
 }
 
-/* ---- what was found, what was expected ---------------------------------------------------------------- */
+/* ---- what was found, what was expected ------------------------------------------------------- */
 
 struct set {
 	const char *names[128];
@@ -140,7 +140,7 @@ static const char *found_phrase(struct pp_parse *parse, struct pp_span span, con
 	                          : pp_arena_printf(parse->arena, "%s `%.32s...`", found, text);
 }
 
-/* ---- brackets ------------------------------------------------------------------------------------------- */
+/* ---- brackets -------------------------------------------------------------------------------- */
 
 static const char *bracket_title(struct pp_parse *parse, const struct pp_bracket *bracket)
 {
@@ -214,7 +214,7 @@ static bool brackets_explain(struct pp_parse *parse, struct pp_span span, const 
 	return false;
 }
 
-/* ---- frequent mistakes ------------------------------------------------------------------------------------ */
+/* ---- frequent mistakes ----------------------------------------------------------------------- */
 
 static bool is_literal(int token)
 {

@@ -18,7 +18,7 @@ const char *pp_scan_digits(struct pp_parse *parse, const char *text, size_t leng
 	return pp_intern(parse->strings, digits, count);
 }
 
-/* ---- quantities ------------------------------------------------------------------------------------ */
+/* ---- quantities ------------------------------------------------------------------------------ */
 
 /* What they are worth is known to the evaluator. */
 static const char *const units[] = {
@@ -163,7 +163,7 @@ struct pp_quantity pp_scan_quantity(struct pp_parse *parse, struct pp_span span,
 	return (struct pp_quantity){NULL, NULL};
 }
 
-/* ---- cells ------------------------------------------------------------------------------------------- */
+/* ---- cells ----------------------------------------------------------------------------------- */
 
 static bool read_number(const char *text, size_t length, size_t *at, uint64_t *number)
 {

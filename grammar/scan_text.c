@@ -26,7 +26,7 @@ static size_t character_length(const char *text, size_t length)
 	return overlong || outside ? 0 : wanted;
 }
 
-/* ---- strings ------------------------------------------------------------------------------------------ */
+/* ---- strings --------------------------------------------------------------------------------- */
 
 struct reader {
 	struct pp_parse *parse;
@@ -106,7 +106,7 @@ const char *pp_scan_string(struct pp_parse *parse, uint32_t start, const char *t
 	return pp_intern(parse->strings, value, count);
 }
 
-/* ---- wrong bytes ---------------------------------------------------------------------------------------- */
+/* ---- wrong bytes ----------------------------------------------------------------------------- */
 
 void pp_scan_wrong_bytes(struct pp_parse *parse, struct pp_span span, const char *text, size_t length)
 {

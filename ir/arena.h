@@ -29,7 +29,8 @@ char *pp_arena_copy(struct pp_arena *arena, const char *text, size_t length);
 #if defined(__GNUC__)
 __attribute__((format(printf, 2, 3)))
 #endif
-char *pp_arena_printf(struct pp_arena *arena, const char *format, ...);
+char *
+pp_arena_printf(struct pp_arena *arena, const char *format, ...);
 
 #define PP_NEW(arena, type) ((type *)pp_arena_alloc((arena), 1, sizeof(type)))
 #define PP_NEW_ARRAY(arena, type, count) ((type *)pp_arena_alloc((arena), (count), sizeof(type)))
@@ -37,7 +38,7 @@ char *pp_arena_printf(struct pp_arena *arena, const char *format, ...);
 /* Make room for one more element at the end of an arena array: PP_PUSH(arena, &list, &count, &capacity, type)
  * evaluates to a pointer to the new, zeroed element. */
 void *pp_arena_push(struct pp_arena *arena, void **items, size_t *count, size_t *capacity, size_t size);
-#define PP_PUSH(arena, items, count, capacity, type) \
+#define PP_PUSH(arena, items, count, capacity, type)                                                                   \
 	((type *)pp_arena_push((arena), (void **)(items), (count), (capacity), sizeof(type)))
 
 #endif

@@ -1,21 +1,22 @@
 /* Lower bounds on the makespan: what no order of the computes on their ranks can beat.
  *
  * With head(s) = the forward chain of stages before s, tail(s) = the backward chain of stages before s, both with their
- * hops, the makespan is at least
- *   for a rank with lowest stage s:  head(s) + its busy time [+ tail(s) if every backward on it is fused: then its last
- *                                    compute is a B, whose gradient still travels down];
- *   for a rank with lowest stage s:  head(s) + its busy time without W + tail(s) + the last W of stage 0 if that is
- * split: all its F come before its last input gradient, which still travels down; for a stage s: head(s) + m (F + B or
- * I) + tail(s) + that last W. A forward-only program: the same with the forward chain of the stages after the highest
- * one. With pairs that may overlap, the chains are scaled by pair_permille. Saturating arithmetic. O(instructions). */
+ * hops, and last = the last W of stage 0 if that is split, the makespan is at least
+ *   - for a rank with lowest stage s: head(s) + its busy time [+ tail(s) if every backward on it is fused: then its
+ * last compute is a B, whose gradient still travels down];
+ *   - for a rank with lowest stage s: head(s) + its busy time without W + tail(s) + last: all its F come before its
+ * last input gradient, which still travels down;
+ *   - for a stage s: head(s) + m (F + B or I) + tail(s) + last.
+ * A forward-only program: the same with the forward chain of the stages after the highest one. With pairs that may
+ * overlap, the chains are scaled by pair_permille. Saturating arithmetic. O(instructions). */
 #include "lifetime.h"
 #include "simulate.h"
 
 #include <stdlib.h>
 
 struct stage_bound {
-	uint64_t forward, backward,
-	    weight;                /* ticks of F; of B or I, whichever is shorter in this program; of W if always split */
+	/* Ticks of F; of B or I, whichever is shorter in this program; of W if always split. */
+	uint64_t forward, backward, weight;
 	uint64_t head, tail, rest; /* rest: forward chain after the stage */
 	uint64_t act, grad;        /* hop to the next stage, and of the gradient back from it */
 	bool fused, split;
@@ -65,8 +66,7 @@ static void read_streams(struct bounds *b, const struct pp_named_program *named)
 	}
 }
 
-/* ---- hops -----------------------------------------------------------------------------------------------------------
- */
+/* ---- hops ------------------------------------------------------------------------------------ */
 
 static int by_ends(const void *left, const void *right)
 {
@@ -104,7 +104,7 @@ static void price_hops(struct bounds *b, struct pp_arena *arena)
 	}
 }
 
-/* ---- chains ------------------------------------------------------------------------------------- */
+/* ---- chains ---------------------------------------------------------------------------------- */
 
 static uint64_t scaled(const struct bounds *b, uint64_t ticks)
 {

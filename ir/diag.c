@@ -157,14 +157,15 @@ void pp_detail(struct pp_message *message, const char *heading, const char *form
 	va_end(args);
 }
 
-/* ---- human form ---------------------------------------------------------------------------------- */
+/* ---- human form ------------------------------------------------------------------------------ */
 
 struct paint {
 	const char *error, *warning, *primary, *secondary, *gutter, *bold, *reset;
 };
 
 static const struct paint plain = {"", "", "", "", "", "", ""};
-static const struct paint colors = {"\033[1;31m", "\033[1;33m", "\033[1;31m", "\033[1;34m", "\033[1;34m", "\033[1m", "\033[0m"};
+static const struct paint colors = {"\033[1;31m", "\033[1;33m", "\033[1;31m", "\033[1;34m",
+                                    "\033[1;34m", "\033[1m",    "\033[0m"};
 
 static uint32_t line_start(const struct pp_source *source, uint32_t line)
 {
@@ -299,13 +300,15 @@ static void print_places(FILE *out, const struct place *places, size_t count, in
 	}
 }
 
-static void print_arrow(FILE *out, const struct pp_source *source, uint32_t offset, int gutter, const struct paint *paint)
+static void print_arrow(FILE *out, const struct pp_source *source, uint32_t offset, int gutter,
+                        const struct paint *paint)
 {
 	struct pp_position at = pp_source_position(source, offset);
 	fprintf(out, " %*s%s-->%s %s:%u:%u\n", gutter, "", paint->gutter, paint->reset, source->name, at.line, at.column);
 }
 
-static void print_snippets(FILE *out, const struct pp_diag *diag, const struct pp_message *message, const struct paint *paint)
+static void print_snippets(FILE *out, const struct pp_diag *diag, const struct pp_message *message,
+                           const struct paint *paint)
 {
 	struct place *places = PP_NEW_ARRAY(diag->arena, struct place, message->label_count);
 	int gutter = 1;
@@ -333,15 +336,16 @@ static void print_snippets(FILE *out, const struct pp_diag *diag, const struct p
 		fprintf(out, " %*s %s=%s %s\n", gutter, "", paint->gutter, paint->reset, message->notes[i]);
 }
 
-static void print_human(const struct pp_diag *diag, const struct pp_message *message, FILE *out, const struct paint *paint)
+static void print_human(const struct pp_diag *diag, const struct pp_message *message, FILE *out,
+                        const struct paint *paint)
 {
 	bool error = message->severity == PP_ERROR;
-	fprintf(out, "%s%s[%s]%s: %s%s%s\n", error ? paint->error : paint->warning, error ? "error" : "warning", message->code,
-	        paint->reset, paint->bold, message->summary, paint->reset);
+	fprintf(out, "%s%s[%s]%s: %s%s%s\n", error ? paint->error : paint->warning, error ? "error" : "warning",
+	        message->code, paint->reset, paint->bold, message->summary, paint->reset);
 	print_snippets(out, diag, message, paint);
 }
 
-/* ---- short and JSON forms -------------------------------------------------------------------------- */
+/* ---- short and JSON forms -------------------------------------------------------------------- */
 
 static void print_short(const struct pp_diag *diag, const struct pp_message *message, FILE *out)
 {

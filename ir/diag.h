@@ -27,14 +27,16 @@ enum pp_severity { PP_ERROR, PP_WARNING };
 
 enum pp_diag_format { PP_DIAG_HUMAN, PP_DIAG_SHORT, PP_DIAG_JSON };
 
-struct pp_diag;     /* the collector; lives in the arena */
-struct pp_message;  /* one diagnostic, to which labels and notes can be added */
+struct pp_diag;    /* the collector; lives in the arena */
+struct pp_message; /* one diagnostic, to which labels and notes can be added */
 
 struct pp_diag *pp_diag_create(struct pp_arena *arena, const struct pp_sources *sources);
 
 /* Report. `code` is a literal such as "E0101" or "V4"; a span of PP_NO_SPAN prints no position. */
-struct pp_message *pp_error(struct pp_diag *diag, const char *code, struct pp_span span, const char *format, ...) PP_PRINTF(4, 5);
-struct pp_message *pp_warning(struct pp_diag *diag, const char *code, struct pp_span span, const char *format, ...) PP_PRINTF(4, 5);
+struct pp_message *pp_error(struct pp_diag *diag, const char *code, struct pp_span span, const char *format, ...)
+    PP_PRINTF(4, 5);
+struct pp_message *pp_warning(struct pp_diag *diag, const char *code, struct pp_span span, const char *format, ...)
+    PP_PRINTF(4, 5);
 
 /* A second place, underlined with `-` and its text; same line or another, same file or another. */
 void pp_label(struct pp_message *message, struct pp_span span, const char *format, ...) PP_PRINTF(3, 4);

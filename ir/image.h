@@ -11,7 +11,8 @@ void pp_image_write(const struct pp_program *program, unsigned char **bytes, siz
 
 /* Load an image; every offset, count, index and enum is checked before use, and the same guarantees hold as for
  * pp_program_read. A truncated or hostile file gives one clear message (code PP_EXIT_ENVIRONMENT), never a crash. */
-struct pp_program *pp_image_read(struct pp_arena *arena, const char *name, const unsigned char *bytes, size_t length, struct pp_status *status);
+struct pp_program *pp_image_read(struct pp_arena *arena, const char *name, const unsigned char *bytes, size_t length,
+                                 struct pp_status *status);
 
 /* True if the bytes begin like an image (else it may be text). */
 bool pp_image_magic(const unsigned char *bytes, size_t length);

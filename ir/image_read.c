@@ -34,7 +34,7 @@ static bool faulty(struct loader *loader, const char *what, uint64_t number, con
 	               what, number, fault->text);
 }
 
-/* ---- header ----------------------------------------------------------------------------------------- */
+/* ---- header ---------------------------------------------------------------------------------- */
 
 static bool check_header(struct loader *loader)
 {
@@ -98,7 +98,7 @@ static bool check_counts(struct loader *loader)
 	return true;
 }
 
-/* ---- records ---------------------------------------------------------------------------------------- */
+/* ---- records --------------------------------------------------------------------------------- */
 
 static const char *string_at(struct loader *loader, uint32_t offset)
 {
@@ -261,7 +261,7 @@ static bool load_bodies(struct loader *loader)
 	return true;
 }
 
-/* ---- streams ---------------------------------------------------------------------------------------- */
+/* ---- streams --------------------------------------------------------------------------------- */
 
 static void load_instr(struct pp_instr *instr, const unsigned char *at)
 {
@@ -355,7 +355,7 @@ static bool load_all(struct loader *loader)
 	return load_slots(loader) && load_groups(loader) && load_bodies(loader) && load_programs(loader);
 }
 
-/* ---- checks ----------------------------------------------------------------------------------------- */
+/* ---- checks ---------------------------------------------------------------------------------- */
 
 static bool check_one(struct loader *loader, enum pp_record_kind kind, const void *record, uint32_t rank,
                       uint64_t number)

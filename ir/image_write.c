@@ -18,7 +18,7 @@ struct image {
 	uint64_t section_at[PP_SECTION_COUNT], section_count[PP_SECTION_COUNT];
 };
 
-/* ---- bytes ----------------------------------------------------------------------------------------- */
+/* ---- bytes ----------------------------------------------------------------------------------- */
 
 static unsigned char *room(struct image *image, size_t length)
 {
@@ -79,7 +79,7 @@ static void begin_section(struct image *image, unsigned section, uint64_t count)
 	image->section_count[section] = count;
 }
 
-/* ---- tables ---------------------------------------------------------------------------------------- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 static void put_field(struct image *image, const struct pp_field *field, const void *record)
 {
@@ -177,7 +177,7 @@ static void put_groups(struct image *image)
 			put32(image, program->groups[g].members[i]);
 }
 
-/* ---- bodies, streams --------------------------------------------------------------------------------- */
+/* ---- bodies, streams ------------------------------------------------------------------------- */
 
 static void put_body_instr(struct image *image, const struct pp_body_instr *instr)
 {
@@ -276,7 +276,7 @@ static void put_streams(struct image *image)
 		}
 }
 
-/* ---- the whole -------------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 static void put_rest(struct image *image)
 {

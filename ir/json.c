@@ -15,7 +15,11 @@ struct pp_json pp_json_begin(FILE *out)
 /* Length of the well-formed UTF-8 sequence at `text`, or 0. */
 static size_t sequence_length(const unsigned char *text)
 {
-	size_t length = text[0] < 0x80 ? 1 : text[0] >= 0xc2 && text[0] < 0xe0 ? 2 : (text[0] & 0xf0) == 0xe0 ? 3 : text[0] >= 0xf0 && text[0] < 0xf5 ? 4 : 0;
+	size_t length = text[0] < 0x80                      ? 1
+	                : text[0] >= 0xc2 && text[0] < 0xe0 ? 2
+	                : (text[0] & 0xf0) == 0xe0          ? 3
+	                : text[0] >= 0xf0 && text[0] < 0xf5 ? 4
+	                                                    : 0;
 	for (size_t i = 1; i < length; i++)
 		if ((text[i] & 0xc0) != 0x80)
 			return 0;

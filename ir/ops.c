@@ -11,7 +11,7 @@ const struct pp_op_info pp_op_table[PP_OP_COUNT] = {
 static const struct {
 	const char *mnemonic, *inputs, *outputs, *immediates, *meaning;
 } body_table[PP_BODY_OP_COUNT] = {
-#define PP_BODY_OP(NAME, mnemonic, inputs, outputs, immediates, meaning) \
+#define PP_BODY_OP(NAME, mnemonic, inputs, outputs, immediates, meaning)                                               \
 	[PP_BODY_##NAME] = {mnemonic, inputs, outputs, immediates, meaning},
 #include "ops.def"
 };

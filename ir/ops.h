@@ -20,7 +20,12 @@ struct pp_op_info {
 	const char *mnemonic, *signature, *meaning;
 };
 
-enum { PP_BODY_INPUTS_MAX = 6, PP_BODY_OUTPUTS_MAX = 3, PP_BODY_OPERANDS_MAX = PP_BODY_INPUTS_MAX + PP_BODY_OUTPUTS_MAX, PP_BODY_IMMEDIATES_MAX = 4 };
+enum {
+	PP_BODY_INPUTS_MAX = 6,
+	PP_BODY_OUTPUTS_MAX = 3,
+	PP_BODY_OPERANDS_MAX = PP_BODY_INPUTS_MAX + PP_BODY_OUTPUTS_MAX,
+	PP_BODY_IMMEDIATES_MAX = 4
+};
 
 struct pp_body_op_info {
 	const char *mnemonic, *inputs, *outputs, *immediates, *meaning;

@@ -28,7 +28,7 @@ static bool known_here(const struct pp_option *option, uint32_t command)
 	return option->commands == 0 || (option->commands & command);
 }
 
-/* ---- choices ------------------------------------------------------------------------------------- */
+/* ---- choices --------------------------------------------------------------------------------- */
 
 int pp_choice_find(const char *choices, const char *word)
 {
@@ -71,7 +71,7 @@ static const char *comma_separated(struct pp_arena *arena, const char *choices)
 	return text;
 }
 
-/* ---- values -------------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 static bool read_uint(const char *text, uint64_t *value)
 {
@@ -149,7 +149,7 @@ static bool store(struct parser *parser, const struct pp_option *option, const c
 	return false;
 }
 
-/* ---- options ------------------------------------------------------------------------------------- */
+/* ---- options --------------------------------------------------------------------------------- */
 
 /* The value that follows as the next word, or a message that says what is wanted. */
 static const char *next_word(struct parser *parser, const struct pp_option *option, const char *shown)
@@ -251,7 +251,7 @@ bool pp_options_parse(struct pp_arena *arena, const char *tool, const struct pp_
 	return true;
 }
 
-/* ---- help ---------------------------------------------------------------------------------------- */
+/* ---- help ------------------------------------------------------------------------------------ */
 
 enum { HELP_COLUMN = 34 };
 
@@ -280,7 +280,7 @@ void pp_options_help(const struct pp_option *table, size_t count, uint32_t comma
 	help_line(out, 'V', "version", NULL, "name and version");
 }
 
-/* ---- lists of ranks ------------------------------------------------------------------------------- */
+/* ---- lists of ranks -------------------------------------------------------------------------- */
 
 /* Digits at *at; false unless there is at least one and the number is a rank. */
 static bool rank_number(const char **at, uint32_t count, uint32_t *rank)

@@ -8,7 +8,8 @@ const char *const pp_value_name[] = {"act", "grad"};
 const char *const pp_phase_name[] = {"F", "B", "I", "W"};
 const char *const pp_load_name[] = {"tokens", "labels", "tokens+labels"};
 const char *const pp_collective_name[] = {"allreduce", "allgather", "reducescatter"};
-const char *const pp_slot_class_name[] = {"recv", "out", "stash", "aux", "weight", "grad", "moment", "losses", "norms", "scale", "work"};
+const char *const pp_slot_class_name[] = {"recv",   "out",    "stash", "aux",   "weight", "grad",
+                                          "moment", "losses", "norms", "scale", "work"};
 const char *const pp_init_name[] = {"zero", "one", "normal"};
 const char *const pp_tp_grad_name[] = {"sharded", "replicated_equal", "replicated_partial"};
 const char *const pp_axis_name[] = {"pp", "tp", "dp"};

@@ -9,8 +9,8 @@
  *  3. Rendezvous: a transfer starts only once both ends are posted; nothing may rely on buffering.
  *  4. A slot is a byte range of the rank's arena. Operands in, out, aux, stash, din, dout are separate slots with
  *     their own lifetimes. `in` is read by its fwd only, `dout` by its bwd/bwdi only (bodies copy what is needed
- *     later into the stash). `aux` lives from `load` to its last reader among fwd, bwd, bwdi, bwdw. A send reads its slot
- *     until its wait; a recv writes its slot until its wait. Each boundary value has exactly one reader.
+ *     later into the stash). `aux` lives from `load` to its last reader among fwd, bwd, bwdi, bwdw. A send reads its
+ *     slot until its wait; a recv writes its slot until its wait. Each boundary value has exactly one reader.
  *     Stash states: empty -> full (fwd) -> I-done (bwdi) -> empty (bwdw); bwd: full -> empty.
  *     A hand-over between two stages on one rank is no transfer: the consumer's `in` is the producer's `out`.
  *  5. Collectives of a group are issued by every member in the same order with the same size.
@@ -37,7 +37,7 @@ enum pp_phase { PP_PHASE_F, PP_PHASE_B, PP_PHASE_I, PP_PHASE_W, PP_PHASE_COUNT }
 enum pp_load { PP_LOAD_TOKENS, PP_LOAD_LABELS, PP_LOAD_BOTH, PP_LOAD_COUNT }; /* BOTH: ids, then labels */
 enum pp_collective { PP_ALLREDUCE, PP_ALLGATHER, PP_REDUCESCATTER, PP_COLLECTIVE_COUNT };
 
-/* ---- instructions -------------------------------------------------------------------------------- */
+/* ---- instructions ---------------------------------------------------------------------------- */
 
 enum pp_instr_flag {
 	PP_FIRST = 1, /* bwd, bwdw: the first of the step for its stage */
@@ -59,15 +59,16 @@ struct pp_instr {
 struct pp_stream {
 	struct pp_instr *items;
 	uint32_t count;
-	uint32_t *order;       /* one per item: position in the global order G of a post (`@N` in text), PP_NULL elsewhere; or NULL: not given */
+	/* One per item: position in the global order G of a post (`@N` in text), PP_NULL elsewhere; or NULL: not given. */
+	uint32_t *order;
 	struct pp_span *spans; /* one per item when read from text, else NULL */
 };
 
-/* ---- tables ------------------------------------------------------------------------------------- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 enum pp_slot_class {
-	PP_SLOT_RECV,   /* receive ring of a channel */
-	PP_SLOT_OUT,    /* output of a stage: sent, or handed over on the rank */
+	PP_SLOT_RECV, /* receive ring of a channel */
+	PP_SLOT_OUT,  /* output of a stage: sent, or handed over on the rank */
 	PP_SLOT_STASH,
 	PP_SLOT_AUX,    /* token ids, labels (i32) */
 	PP_SLOT_WEIGHT, /* static from here on: live for the whole run */
@@ -75,8 +76,8 @@ enum pp_slot_class {
 	PP_SLOT_MOMENT, /* optimizer state, fp32 */
 	PP_SLOT_LOSSES, /* f64[2 * microbatches]: (sum, count) of each microbatch */
 	PP_SLOT_NORMS,  /* f64[tensors] */
-	PP_SLOT_SCALE,  /* f64[4]: factor on gradients, global norm (after averaging), 1.0 if finite else 0.0, token count */
-	PP_SLOT_WORK,   /* workspace of bodies: contents die with the body */
+	PP_SLOT_SCALE, /* f64[4]: factor on gradients, global norm (after averaging), 1.0 if finite else 0.0, token count */
+	PP_SLOT_WORK,  /* workspace of bodies: contents die with the body */
 	PP_SLOT_CLASS_COUNT
 };
 
@@ -111,15 +112,15 @@ enum pp_tp_grad { PP_TP_SHARDED, PP_TP_REPLICATED_EQUAL, PP_TP_REPLICATED_PARTIA
 
 /* One global parameter tensor. Its id is its index; ids ascend in layer order and never depend on pp, vpp, tp. */
 struct pp_tensor {
-	const char *name; /* e.g. block.3.attn.q.weight: unique, printable ASCII, no blanks */
+	const char *name;       /* e.g. block.3.attn.q.weight: unique, printable ASCII, no blanks */
 	uint32_t rows, columns; /* logical shape; a vector has columns = 1 and is 1-dimensional */
-	uint8_t dims;     /* 1 or 2 */
+	uint8_t dims;           /* 1 or 2 */
 	uint8_t dtype;
-	uint8_t init;     /* enum pp_init */
-	uint8_t tp_grad;  /* enum pp_tp_grad */
-	uint8_t shard;    /* dimension split over tp, or 255 */
-	bool decay;       /* weight decay applies */
-	double std;       /* PP_INIT_NORMAL */
+	uint8_t init;    /* enum pp_init */
+	uint8_t tp_grad; /* enum pp_tp_grad */
+	uint8_t shard;   /* dimension split over tp, or 255 */
+	bool decay;      /* weight decay applies */
+	double std;      /* PP_INIT_NORMAL */
 };
 
 /* One use of a tensor by a stage. Uses of one tensor on one rank share the weight slot; each has its own grad
@@ -131,9 +132,10 @@ struct pp_use {
 
 struct pp_stage {
 	uint32_t rank;
-	const char *title;     /* "emb, block[0..1]" */
+	const char *title; /* "emb, block[0..1]" */
 	uint32_t first_layer, layer_count;
-	uint32_t out_count;    /* elements of the output (and of the gradient that comes back); 0 for the last stage or data-less layers */
+	/* Elements of the output (and of the gradient that comes back); 0 for the last stage or data-less layers. */
+	uint32_t out_count;
 	uint8_t out_dtype;
 	bool loads_tokens, loads_labels;
 	uint32_t body[PP_PHASE_COUNT]; /* index of the body, PP_NULL: phase not used by this program */
@@ -165,14 +167,19 @@ struct pp_group {
 /* Step-tail memory traffic is priced at `memory_bandwidth` (bytes/s; 0: free). */
 struct pp_cost {
 	uint64_t memory_bandwidth;
-	uint64_t peak_flops; /* per device for this dtype, for MFU */
+	uint64_t peak_flops;    /* per device for this dtype, for MFU */
 	uint32_t pair_permille; /* cost of an overlapped pair, 1000 = sum of both */
 };
 
-/* ---- bodies --------------------------------------------------------------------------------------- */
+/* ---- bodies ---------------------------------------------------------------------------------- */
 
 enum pp_base {
-	PP_BASE_IN, PP_BASE_AUX, PP_BASE_OUT, PP_BASE_STASH, PP_BASE_DOUT, PP_BASE_DIN, /* operands of the call */
+	PP_BASE_IN, /* IN to DIN: operands of the call */
+	PP_BASE_AUX,
+	PP_BASE_OUT,
+	PP_BASE_STASH,
+	PP_BASE_DOUT,
+	PP_BASE_DIN,
 	PP_BASE_WORK,   /* the rank's workspace */
 	PP_BASE_WEIGHT, /* a weight slot of the stage's rank */
 	PP_BASE_GRAD,   /* a grad slot of the stage's rank */
@@ -187,15 +194,15 @@ struct pp_reg {
 	const char *name; /* unique in the body; the bodies of a stage call a value of the stash by one name */
 	uint8_t base;     /* enum pp_base */
 	uint8_t dtype;
-	uint8_t type;     /* enum pp_tp_type */
-	uint8_t shard;    /* dimension of PP_TYPE_S */
-	uint32_t slot;    /* PP_BASE_WEIGHT, PP_BASE_GRAD: slot of the stage's rank; else PP_NULL */
+	uint8_t type;           /* enum pp_tp_type */
+	uint8_t shard;          /* dimension of PP_TYPE_S */
+	uint32_t slot;          /* PP_BASE_WEIGHT, PP_BASE_GRAD: slot of the stage's rank; else PP_NULL */
 	uint32_t rows, columns; /* local shape; a vector has columns = 1 */
-	uint64_t offset;  /* bytes, a multiple of 16 (64 where the builder can) */
+	uint64_t offset;        /* bytes, a multiple of 16 (64 where the builder can) */
 };
 
 struct pp_body_instr {
-	uint8_t op; /* enum pp_body_op */
+	uint8_t op;                             /* enum pp_body_op */
 	uint32_t operand[PP_BODY_OPERANDS_MAX]; /* registers: inputs, then outputs; PP_NULL where optional and absent */
 	uint64_t imm[PP_BODY_IMMEDIATES_MAX];
 };
@@ -210,20 +217,28 @@ struct pp_body {
 	uint64_t work_bytes;
 };
 
-/* ---- proof and program ------------------------------------------------------------------------------ */
+/* ---- proof and program ----------------------------------------------------------------------- */
 
-enum pp_layout { PP_LAYOUT_CHANNEL, PP_LAYOUT_EDGE, PP_LAYOUT_DIRECTION, PP_LAYOUT_PAIR, PP_LAYOUT_RANK, PP_LAYOUT_BLOCKING, PP_LAYOUT_COUNT };
+enum pp_layout {
+	PP_LAYOUT_CHANNEL,
+	PP_LAYOUT_EDGE,
+	PP_LAYOUT_DIRECTION,
+	PP_LAYOUT_PAIR,
+	PP_LAYOUT_RANK,
+	PP_LAYOUT_BLOCKING,
+	PP_LAYOUT_COUNT
+};
 
 /* What the verifier found; stamped into the image, proved again at load. */
 struct pp_stamp {
 	bool proven;
-	uint32_t layouts;  /* bit per enum pp_layout: no deadlock under rendezvous */
-	bool bits_fixed;   /* no reduction order depends on the schedule */
+	uint32_t layouts;      /* bit per enum pp_layout: no deadlock under rendezvous */
+	bool bits_fixed;       /* no reduction order depends on the schedule */
 	char bits_reason[120]; /* why not */
 };
 
 struct pp_named_program {
-	const char *name; /* "train", later "eval" */
+	const char *name;          /* "train", later "eval" */
 	struct pp_stream *streams; /* one per pipeline rank */
 };
 
@@ -251,18 +266,19 @@ struct pp_program {
 	struct pp_named_program *programs;
 	uint32_t program_count;
 	struct pp_stamp stamp;
-	const char *schedule_name; /* of the policy, for people */
+	const char *schedule_name;             /* of the policy, for people */
 	const char *source_name, *source_text; /* the .pipe file, may be NULL */
 	const char *tool_version;
 };
 
 /* Names of enumerators as the text form writes them; each table has the COUNT of its enum. */
-extern const char *const pp_dtype_name[PP_DTYPE_COUNT];           /* f32 bf16 f64 i32 */
-extern const char *const pp_value_name[PP_VALUE_COUNT];           /* act grad */
-extern const char *const pp_phase_name[PP_PHASE_COUNT];           /* F B I W */
+extern const char *const pp_dtype_name[PP_DTYPE_COUNT]; /* f32 bf16 f64 i32 */
+extern const char *const pp_value_name[PP_VALUE_COUNT]; /* act grad */
+extern const char *const pp_phase_name[PP_PHASE_COUNT]; /* F B I W */
 extern const char *const pp_load_name[PP_LOAD_COUNT];
 extern const char *const pp_collective_name[PP_COLLECTIVE_COUNT];
-extern const char *const pp_slot_class_name[PP_SLOT_CLASS_COUNT]; /* recv out stash aux weight grad moment losses norms scale work */
+/* recv out stash aux weight grad moment losses norms scale work */
+extern const char *const pp_slot_class_name[PP_SLOT_CLASS_COUNT];
 extern const char *const pp_init_name[PP_INIT_COUNT];
 extern const char *const pp_tp_grad_name[PP_TP_GRAD_COUNT];
 extern const char *const pp_axis_name[PP_AXIS_COUNT];

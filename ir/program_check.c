@@ -31,7 +31,7 @@ fail(struct pp_fault *fault, const char *code, const char *format, ...)
 	return false;
 }
 
-/* ---- fields --------------------------------------------------------------------------------------- */
+/* ---- fields ---------------------------------------------------------------------------------- */
 
 static bool check_whole(const struct pp_field *field, uint64_t value, uint64_t fallback, struct pp_fault *fault)
 {
@@ -188,7 +188,7 @@ bool pp_check_field(const struct pp_program *program, uint32_t rank, const struc
 	return true;
 }
 
-/* ---- records -------------------------------------------------------------------------------------- */
+/* ---- records --------------------------------------------------------------------------------- */
 
 static bool check_tensor(const struct pp_tensor *tensor, struct pp_fault *fault)
 {
@@ -265,7 +265,7 @@ uint32_t pp_use_rank(const struct pp_program *program, const struct pp_use *use)
 	return use->stage < program->stage_count ? program->stages[use->stage].rank : 0;
 }
 
-/* ---- instructions ---------------------------------------------------------------------------------- */
+/* ---- instructions ---------------------------------------------------------------------------- */
 
 enum {
 	NONE = 1 << PP_SLOT_CLASS_COUNT, /* the null slot is allowed */
@@ -391,7 +391,7 @@ bool pp_check_body_instr(const struct pp_body *body, const struct pp_body_instr 
 	return true;
 }
 
-/* ---- tables together -------------------------------------------------------------------------------- */
+/* ---- tables together ------------------------------------------------------------------------- */
 
 static int by_name(const void *a, const void *b)
 {

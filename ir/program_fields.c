@@ -398,7 +398,7 @@ void pp_record_reset(enum pp_record_kind kind, void *record)
 		reset_field(&pp_record_table[kind].fields[i], record);
 }
 
-/* ---- bounds ------------------------------------------------------------------------------------------------------ */
+/* ---- bounds ---------------------------------------------------------------------------------- */
 
 const char *const pp_bound_name[PP_BOUND_COUNT] = {"",        "rank",  "stage", "microbatch", "tensor",
                                                    "channel", "group", "hyper", "body",       "text"};

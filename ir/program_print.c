@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* ---- fields --------------------------------------------------------------------------------------- */
+/* ---- fields ---------------------------------------------------------------------------------- */
 
 static void print_slot(struct pp_writer *w, const struct pp_rank *rank, uint32_t slot)
 {
@@ -184,7 +184,7 @@ static void print_fields(struct pp_writer *w, enum pp_record_kind kind, const vo
 	}
 }
 
-/* ---- tables --------------------------------------------------------------------------------------- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 static bool all_initial(enum pp_record_kind kind, const void *record)
 {
@@ -271,7 +271,7 @@ static void print_source(struct pp_writer *w, const struct pp_program *program)
 	}
 }
 
-/* ---- bodies --------------------------------------------------------------------------------------- */
+/* ---- bodies ---------------------------------------------------------------------------------- */
 
 static void print_body_operands(struct pp_writer *w, const struct pp_body *body, const uint32_t *operands,
                                 unsigned count)
@@ -321,7 +321,7 @@ static void print_bodies(struct pp_writer *w, const struct pp_program *program)
 	}
 }
 
-/* ---- streams -------------------------------------------------------------------------------------- */
+/* ---- streams --------------------------------------------------------------------------------- */
 
 static void print_operand(struct pp_writer *w, const struct pp_program *program, const struct pp_rank *rank,
                           const struct pp_instr *instr, const struct pp_operand *operand)

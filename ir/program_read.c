@@ -6,7 +6,7 @@
 
 #include "str.h"
 
-/* ---- single lines ------------------------------------------------------------------------------------ */
+/* ---- single lines ---------------------------------------------------------------------------- */
 
 static void read_single(struct pp_reader *reader, enum pp_record_kind kind, void *record, bool *seen)
 {
@@ -34,7 +34,7 @@ static void read_grid(struct pp_reader *reader)
 	reader->device_seen = PP_NEW_ARRAY(reader->arena, bool, program->ranks);
 }
 
-/* ---- numbered tables --------------------------------------------------------------------------------- */
+/* ---- numbered tables ------------------------------------------------------------------------- */
 
 /* The number at the head of a table line must be the next one. */
 static bool read_head(struct pp_reader *reader, enum pp_record_kind kind, size_t next)
@@ -145,7 +145,7 @@ static void read_device(struct pp_reader *reader)
 		reader->device_seen[rank] = true;
 }
 
-/* ---- slots ------------------------------------------------------------------------------------------- */
+/* ---- slots ----------------------------------------------------------------------------------- */
 
 enum { MOST_RANGE = 256 }; /* slots of one line: memory stays in proportion to the text */
 
@@ -216,7 +216,7 @@ static void read_slot(struct pp_reader *reader)
 	push_slots(reader, rank, &slot, count);
 }
 
-/* ---- blocks ------------------------------------------------------------------------------------------ */
+/* ---- blocks ---------------------------------------------------------------------------------- */
 
 /* Skip the lines of a block whose head was wrong. */
 static void skip_block(struct pp_reader *reader)
@@ -325,7 +325,7 @@ static void read_program(struct pp_reader *reader)
 		skip_block(reader);
 }
 
-/* ---- source ------------------------------------------------------------------------------------------ */
+/* ---- source ---------------------------------------------------------------------------------- */
 
 /* `source "gpt.pipe"`, then its lines, each after `| `. */
 static void read_source(struct pp_reader *reader)
@@ -357,7 +357,7 @@ static void read_source(struct pp_reader *reader)
 	program->source_text = text.items;
 }
 
-/* ---- the whole --------------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 static void read_about(struct pp_reader *reader)
 {

@@ -1,7 +1,7 @@
 /* Bodies: registers, then instructions `op inputs -> outputs name=number`. requires: the line after `body … {`. */
 #include "program_reader.h"
 
-/* ---- register names --------------------------------------------------------------------------------- */
+/* ---- register names -------------------------------------------------------------------------- */
 
 static uint32_t hash_word(struct pp_word word)
 {
@@ -46,7 +46,7 @@ static bool add_name(struct pp_reader *reader, struct pp_names *names, const cha
 	return true;
 }
 
-/* ---- lines ------------------------------------------------------------------------------------------ */
+/* ---- lines ----------------------------------------------------------------------------------- */
 
 static void read_reg(struct pp_reader *reader, struct pp_body *body, struct pp_list *regs, struct pp_names *names,
                      uint32_t rank)

@@ -74,7 +74,7 @@ int pp_read_name_word(struct pp_reader *reader, struct pp_word word, const char 
 	return -1;
 }
 
-/* ---- slots, payloads, shapes ------------------------------------------------------------------------ */
+/* ---- slots, payloads, shapes ----------------------------------------------------------------- */
 
 static bool slot_class_mismatch(struct pp_reader *reader, uint32_t rank, struct pp_word word, uint32_t slot)
 {
@@ -237,7 +237,7 @@ static bool read_ranks(struct pp_reader *reader, const struct pp_field *field, v
 	return true;
 }
 
-/* ---- one value ------------------------------------------------------------------------------------ */
+/* ---- one value ------------------------------------------------------------------------------- */
 
 static bool all_digits(struct pp_word word)
 {
@@ -369,7 +369,7 @@ static bool read_value(struct pp_reader *reader, const struct pp_field *field, v
 	return false;
 }
 
-/* ---- a line ----------------------------------------------------------------------------------------- */
+/* ---- a line ---------------------------------------------------------------------------------- */
 
 static bool read_and_check(struct pp_reader *reader, enum pp_record_kind kind, const struct pp_field *field,
                            void *record, uint32_t rank, struct pp_word word)

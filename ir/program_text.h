@@ -14,8 +14,8 @@ void pp_program_print(const struct pp_program *program, FILE *out);
 void pp_instr_print(const struct pp_program *program, uint32_t rank, const struct pp_instr *instr, FILE *out);
 
 /* Read a program. NULL after errors in diag ("E1xxx" codes, position and fix). All indices in the result are in range:
- * ranks, stages, microbatches, channels, groups, slots and their classes where the op demands one, tensors, registers, bodies.
- * Slots without an offset are allowed (pipec build plans them; piperun refuses them). */
+ * ranks, stages, microbatches, channels, groups, slots and their classes where the op demands one, tensors, registers,
+ * bodies. Slots without an offset are allowed (pipec build plans them; piperun refuses them). */
 struct pp_program *pp_program_read(struct pp_arena *arena, const struct pp_source *source, struct pp_diag *diag);
 
 #endif

@@ -17,7 +17,7 @@ enum pp_action_kind { PP_F, PP_B, PP_I, PP_W, PP_ACTION_KINDS };
 struct pp_action {
 	uint32_t stage, mb;
 	uint8_t kind;
-	bool paired; /* overlapped with the next action of the row */
+	bool paired;         /* overlapped with the next action of the row */
 	struct pp_span span; /* where the user wrote it, or PP_NO_SPAN */
 };
 
@@ -27,7 +27,7 @@ struct pp_row {
 };
 
 struct pp_schedule {
-	const char *name;     /* of the policy, for people */
+	const char *name; /* of the policy, for people */
 	uint32_t ranks, stages, microbatches;
 	uint32_t *stage_rank; /* [stages]: the rank a stage lives on */
 	struct pp_row *rows;  /* [ranks] */

@@ -37,7 +37,7 @@ const char *pp_action_name(struct pp_arena *arena, const struct pp_chunks *chunk
 	return pp_arena_printf(arena, "%c%u.%u", letter, action->mb, chunks->chunk[action->stage]);
 }
 
-/* ---- each action is on its rank and in range --------------------------------------------------------- */
+/* ---- each action is on its rank and in range ------------------------------------------------- */
 
 static bool check_action_place(const struct pp_schedule *schedule, uint32_t rank, const struct pp_action *action,
                                struct pp_diag *diag)
@@ -79,7 +79,7 @@ static bool check_places(const struct pp_schedule *schedule, struct pp_diag *dia
 	return ok;
 }
 
-/* ---- counts -------------------------------------------------------------------------------------------- */
+/* ---- counts ---------------------------------------------------------------------------------- */
 
 /* What is known of one row while it is checked. */
 struct row_check {
@@ -146,7 +146,7 @@ static bool check_counts(const struct row_check *check)
 	return true;
 }
 
-/* ---- exactly once, in an order that the row allows -------------------------------------------------------- */
+/* ---- exactly once, in an order that the row allows ------------------------------------------- */
 
 static const struct pp_action *find_earlier(const struct row_check *check, const struct pp_action *before,
                                             uint32_t kinds)
@@ -263,7 +263,7 @@ static bool check_rows(struct pp_arena *arena, const struct pp_schedule *schedul
 	return ok;
 }
 
-/* ---- acyclic -------------------------------------------------------------------------------------------- */
+/* ---- acyclic --------------------------------------------------------------------------------- */
 
 bool pp_action_needs(const struct pp_schedule *schedule, const struct pp_action *action, uint32_t *stage, bool *forward)
 {

@@ -76,7 +76,7 @@ static void find_needs(struct search *search)
 	}
 }
 
-/* ---- shortest cycle ----------------------------------------------------------------------------------- */
+/* ---- shortest cycle -------------------------------------------------------------------------- */
 
 static void keep_cycle(struct search *search, uint32_t last)
 {
@@ -157,7 +157,7 @@ static void rotate_cycle(struct search *search)
 	search->best = rotated;
 }
 
-/* ---- moves that break it -------------------------------------------------------------------------------- */
+/* ---- moves that break it --------------------------------------------------------------------- */
 
 /* Step i of the cycle goes from best[i] to the next one. */
 static uint32_t next_of(const struct search *search, uint32_t i)
@@ -250,7 +250,7 @@ static void help_with_moves(struct search *search, struct pp_message *message)
 		pp_help(message, "%s, or %s%s", moves.text[0], moves.text[1], rest);
 }
 
-/* ---- the message ------------------------------------------------------------------------------------------ */
+/* ---- the message ----------------------------------------------------------------------------- */
 
 static const char *step_name(const struct search *search, uint32_t i)
 {

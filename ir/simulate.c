@@ -8,7 +8,7 @@
 
 const char *const pp_idle_name[] = {"warm-up", "cool-down", "imbalance", "transfer", "head-of-line", "collective"};
 
-/* ---- memory ------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static void write_slot(struct pp_sim_run *run, uint32_t rank, uint32_t slot)
 {
@@ -74,7 +74,7 @@ static void give_slots(struct pp_sim_run *run, uint32_t rank, const struct pp_in
 	free_aux(run, rank, forward ? instr->a[1] : instr->a[0]);
 }
 
-/* ---- one instruction ---------------------------------------------------------------------------- */
+/* ---- one instruction ------------------------------------------------------------------------- */
 
 /* Ticks of a compute op; the two of a pair share pair_permille of their sum in proportion. */
 static uint64_t compute_ticks(struct pp_sim_run *run, struct pp_sim_state *state, const struct pp_instr *instr)
@@ -323,7 +323,7 @@ static void advance(struct pp_sim_run *run, uint32_t rank)
 		state->at++;
 }
 
-/* ---- results ------------------------------------------------------------------------------------ */
+/* ---- results --------------------------------------------------------------------------------- */
 
 static void finish_rank(struct pp_sim_run *run, uint32_t rank)
 {

@@ -13,12 +13,12 @@
 
 /* Why a rank idles. Between its first and its last compute, a wait for a value is split by what it waits for. */
 enum pp_idle {
-	PP_IDLE_WARMUP,       /* the pipeline fills: before the rank's first compute, and while the producer of a value awaited before
-	                       * its first backward had not ended */
-	PP_IDLE_COOLDOWN,     /* it drains: the same after the rank's last forward, and from its last compute to the makespan (the step
-	                       * tail up to then included) */
-	PP_IDLE_IMBALANCE,    /* in between: the producer of the awaited value had not ended */
-	PP_IDLE_TRANSFER,     /* the transfer of a finished value was under way (wait of a recv or of a send) */
+	PP_IDLE_WARMUP,    /* the pipeline fills: before the rank's first compute, and while the producer of a value awaited
+	                    * before    its first backward had not ended */
+	PP_IDLE_COOLDOWN,  /* it drains: the same after the rank's last forward, and from its last compute to the makespan
+	                    * (the step  tail up to then included) */
+	PP_IDLE_IMBALANCE, /* in between: the producer of the awaited value had not ended */
+	PP_IDLE_TRANSFER,  /* the transfer of a finished value was under way (wait of a recv or of a send) */
 	PP_IDLE_HEAD_OF_LINE, /* a finished value stood still: its queue, or the slot of its receiver, was not free */
 	PP_IDLE_COLLECTIVE,   /* a collective, or work of the step tail, between computes */
 	PP_IDLE_COUNT

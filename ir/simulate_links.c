@@ -3,7 +3,7 @@
 
 #include "lifetime.h"
 
-/* ---- numbering -------------------------------------------------------------------------------------------------- */
+/* ---- numbering ------------------------------------------------------------------------------- */
 
 uint32_t pp_sim_members(const struct pp_sim_run *run, uint32_t group)
 {
@@ -76,8 +76,7 @@ void pp_sim_number(struct pp_sim_run *run)
 	run->posts = PP_NEW_ARRAY(run->scratch, struct pp_sim_post, posts);
 }
 
-/* ---- transfers -----------------------------------------------------------------------------------------------------
- */
+/* ---- transfers ------------------------------------------------------------------------------- */
 
 void pp_sim_wake(struct pp_sim_run *run, uint32_t rank)
 {

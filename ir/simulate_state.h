@@ -23,10 +23,10 @@ struct pp_sim_post {
 
 struct pp_sim_state {
 	uint64_t clock;
-	uint32_t at;           /* next instruction */
-	uint32_t last_compute; /* index of the last one, PP_NULL: none */
+	uint32_t at;                           /* next instruction */
+	uint32_t last_compute;                 /* index of the last one, PP_NULL: none */
 	uint32_t first_backward, last_forward; /* likewise */
-	uint32_t waiting;      /* element, PP_NULL: none */
+	uint32_t waiting;                      /* element, PP_NULL: none */
 	bool in_work, computed, paired;
 	uint64_t pair_first, pair_plan; /* ticks of a pair's first op: as run, as planned */
 	uint64_t gap_from;              /* end of the last compute */

@@ -19,7 +19,7 @@ struct pp_source {
 	const char *name; /* as the user gave it, printed in messages */
 	const char *text; /* NUL-terminated, `length` bytes before the NUL */
 	uint32_t length;
-	uint32_t base; /* absolute offset of text[0] */
+	uint32_t base;   /* absolute offset of text[0] */
 	uint32_t *lines; /* offsets within the text of the starts of lines */
 	uint32_t line_count;
 };

@@ -12,32 +12,39 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum pp_layer_kind { PP_LAYER_EMBEDDING, PP_LAYER_BLOCK, PP_LAYER_NORM, PP_LAYER_HEAD, PP_LAYER_CUSTOM, PP_LAYER_KIND_COUNT };
+enum pp_layer_kind {
+	PP_LAYER_EMBEDDING,
+	PP_LAYER_BLOCK,
+	PP_LAYER_NORM,
+	PP_LAYER_HEAD,
+	PP_LAYER_CUSTOM,
+	PP_LAYER_KIND_COUNT
+};
 enum pp_activation { PP_ACT_GELU, PP_ACT_GELU_TANH }; /* values of the `act` op's immediate */
 
 /* Times of a custom layer, ns; the fused backward takes i + w. PP_TIME_UNSET: derived from flops. */
 #define PP_TIME_UNSET UINT64_MAX
 struct pp_custom {
-	uint64_t params;      /* parameters: counted for memory and cost, not trained */
-	uint64_t flops;       /* of F; I and W cost the same each */
-	uint64_t activation;  /* bytes stashed per microbatch */
-	uint64_t output;      /* bytes of the boundary message if a stage ends here */
+	uint64_t params;     /* parameters: counted for memory and cost, not trained */
+	uint64_t flops;      /* of F; I and W cost the same each */
+	uint64_t activation; /* bytes stashed per microbatch */
+	uint64_t output;     /* bytes of the boundary message if a stage ends here */
 	uint64_t time_f, time_i, time_w;
 };
 
 /* One layer instance, in execution order. */
 struct pp_layer {
-	const char *name;   /* of the `layer` statement: emb, block, norm, head, … */
-	uint32_t index;     /* within the statement's count: block[index] */
-	bool indexed;       /* written block[3]; false when the statement makes one layer: emb */
-	uint8_t kind;       /* enum pp_layer_kind */
+	const char *name; /* of the `layer` statement: emb, block, norm, head, … */
+	uint32_t index;   /* within the statement's count: block[index] */
+	bool indexed;     /* written block[3]; false when the statement makes one layer: emb */
+	uint8_t kind;     /* enum pp_layer_kind */
 	uint32_t hidden, heads, kv_heads, head_dim, ffn, vocab, padded_vocab, seq;
-	uint32_t window;    /* attention: last keys seen; 0: all */
-	uint8_t act;        /* enum pp_activation */
+	uint32_t window; /* attention: last keys seen; 0: all */
+	uint8_t act;     /* enum pp_activation */
 	bool bias;
-	bool rms;           /* norm kind: false layernorm, true rmsnorm */
+	bool rms;                            /* norm kind: false layernorm, true rmsnorm */
 	uint32_t block_ordinal, block_total; /* blocks: position among all blocks of the model and their number */
-	uint32_t tie;       /* head: index of the embedding layer whose weights it shares, or PP_NULL */
+	uint32_t tie;                        /* head: index of the embedding layer whose weights it shares, or PP_NULL */
 	struct pp_custom custom;
 	struct pp_span span;
 };
@@ -47,16 +54,16 @@ struct pp_model {
 	struct pp_layer *layers;
 	uint32_t layer_count;
 	uint32_t hidden, vocab, padded_vocab, seq;
-	bool trains;        /* has embedding and head: data, loss, parameters. A model of custom layers only does not */
-	double init_std;    /* of normal weights; residual projections divide by sqrt(2 * blocks) */
+	bool trains;     /* has embedding and head: data, loss, parameters. A model of custom layers only does not */
+	double init_std; /* of normal weights; residual projections divide by sqrt(2 * blocks) */
 };
 
 struct pp_gpu {
 	const char *name;
-	uint64_t memory, reserve;          /* bytes */
-	uint64_t flops[PP_DTYPE_COUNT];    /* peak flop/s for f32, bf16; 0: not given */
-	uint64_t bandwidth;                /* of memory, bytes/s; 0: infinite */
-	double efficiency;                 /* share of the peak that matmuls reach */
+	uint64_t memory, reserve;       /* bytes */
+	uint64_t flops[PP_DTYPE_COUNT]; /* peak flop/s for f32, bf16; 0: not given */
+	uint64_t bandwidth;             /* of memory, bytes/s; 0: infinite */
+	double efficiency;              /* share of the peak that matmuls reach */
 };
 
 struct pp_link {
@@ -75,17 +82,18 @@ enum pp_place { PP_PLACE_LOOP, PP_PLACE_V, PP_PLACE_LINEAR, PP_PLACE_LIST };
 enum pp_balance { PP_BALANCE_TIME, PP_BALANCE_MEMORY, PP_BALANCE_PARAMS, PP_BALANCE_LAYERS, PP_BALANCE_EVEN };
 
 struct pp_parallel {
-	uint32_t tp, pp, vpp, dp; /* tp = dp = 1 for now: resolve refuses more. With a list of ranks: vpp = most stages on one rank */
+	/* tp = dp = 1 for now: resolve refuses more. With a list of ranks: vpp = most stages on one rank. */
+	uint32_t tp, pp, vpp, dp;
 };
 
 /* The `stages` block. */
 struct pp_stages_spec {
-	uint8_t place;             /* enum pp_place */
-	uint32_t *place_list;      /* PP_PLACE_LIST: one rank per stage */
+	uint8_t place;        /* enum pp_place */
+	uint32_t *place_list; /* PP_PLACE_LIST: one rank per stage */
 	uint32_t stage_count;
-	uint8_t balance;           /* enum pp_balance */
+	uint8_t balance;                 /* enum pp_balance */
 	uint32_t min_layers, max_layers; /* per stage; max 0: no limit */
-	uint32_t *split;           /* explicit split: first layer of each stage, [stage_count + 1], or NULL */
+	uint32_t *split;                 /* explicit split: first layer of each stage, [stage_count + 1], or NULL */
 	struct pp_span split_span, balance_span, span;
 	struct pp_span *stage_spans; /* of the parts of an explicit split, or NULL */
 };
@@ -96,8 +104,10 @@ struct pp_spec {
 	struct pp_parallel parallel;
 	struct pp_stages_spec stages;
 	uint32_t microbatches;
-	uint8_t dtype;             /* of activations and weights: PP_F32 runs; PP_BF16 is planned and priced, refused by piperun on CPU */
-	struct pp_train train;     /* hypers[0]: tensors with weight decay, hypers[1]: without; data PP_DATA_NONE: planned, not run */
+	/* Of activations and weights. PP_F32 runs; PP_BF16 is planned and priced, refused by piperun on CPU. */
+	uint8_t dtype;
+	/* hypers[0]: tensors with weight decay, hypers[1]: without; data PP_DATA_NONE: planned, not run. */
+	struct pp_train train;
 	const char *schedule_name; /* of the active schedule */
 	uint64_t schedule_memory;  /* bound `memory <=` of the schedule, 0: none */
 	uint32_t group;            /* interleaved: microbatches per group, 0: default */

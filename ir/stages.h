@@ -7,29 +7,30 @@
 
 /* Exact counts of one layer for one microbatch on one tensor-parallel rank. Phases: F, I, W (B = I + W). */
 struct pp_layer_counts {
-	uint64_t params;                        /* trainable parameters of this use (a tied head counts its copy here too) */
-	uint64_t matmul_flops[PP_PHASE_COUNT];  /* of linears */
+	uint64_t params;                       /* trainable parameters of this use (a tied head counts its copy here too) */
+	uint64_t matmul_flops[PP_PHASE_COUNT]; /* of linears */
 	uint64_t attention_flops[PP_PHASE_COUNT];
-	uint64_t memory_bytes[PP_PHASE_COUNT];  /* traffic of the memory-bound ops */
-	uint64_t stash_bytes;                   /* kept from F to backward */
-	uint64_t split_bytes;                   /* what the split form (I, W) adds to the stash, until W */
-	uint64_t work_bytes;                    /* workspace of its backward between other layers, the larger of both forms */
-	uint64_t output_bytes;                  /* boundary message after this layer */
-	uint64_t fixed_ns[PP_PHASE_COUNT];      /* custom layers with given times */
+	uint64_t memory_bytes[PP_PHASE_COUNT]; /* traffic of the memory-bound ops */
+	uint64_t stash_bytes;                  /* kept from F to backward */
+	uint64_t split_bytes;                  /* what the split form (I, W) adds to the stash, until W */
+	uint64_t work_bytes;               /* workspace of its backward between other layers, the larger of both forms */
+	uint64_t output_bytes;             /* boundary message after this layer */
+	uint64_t fixed_ns[PP_PHASE_COUNT]; /* custom layers with given times */
 };
 
 struct pp_stage_plan {
 	uint32_t first_layer, layer_count, rank;
-	uint64_t params;       /* held by this stage; a tied tensor counts at the first of its stages on the rank */
-	uint64_t static_bytes; /* weights, gradients, optimizer state; tied tensors as for params, but one gradient per use */
-	uint64_t stash_bytes;  /* per microbatch in flight, fused backward */
-	uint64_t split_bytes;  /* what split backward adds */
+	uint64_t params; /* held by this stage; a tied tensor counts at the first of its stages on the rank */
+	/* Weights, gradients, optimizer state; tied tensors as for params, but one gradient per use. */
+	uint64_t static_bytes;
+	uint64_t stash_bytes;           /* per microbatch in flight, fused backward */
+	uint64_t split_bytes;           /* what split backward adds */
 	uint64_t ticks[PP_PHASE_COUNT]; /* F, B = I + W, I, W in ns */
 	uint64_t flops[PP_PHASE_COUNT]; /* model flops, attention counted in full (cost.md 1.2) */
 };
 
 struct pp_stages {
-	struct pp_layer_counts *layers; /* [layer_count of the model] */
+	struct pp_layer_counts *layers;          /* [layer_count of the model] */
 	uint64_t (*layer_ticks)[PP_PHASE_COUNT]; /* [layer_count] */
 	struct pp_stage_plan *items;
 	uint32_t count;

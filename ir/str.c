@@ -37,8 +37,8 @@ static uint64_t hash_bytes(const char *text, size_t length)
 static struct entry *find(struct entry *entries, size_t capacity, const char *text, size_t length, uint64_t hash)
 {
 	size_t at = (size_t)hash & (capacity - 1);
-	while (entries[at].text && !(entries[at].hash == hash && entries[at].length == length &&
-	                             memcmp(entries[at].text, text, length) == 0))
+	while (entries[at].text &&
+	       !(entries[at].hash == hash && entries[at].length == length && memcmp(entries[at].text, text, length) == 0))
 		at = (at + 1) & (capacity - 1);
 	return &entries[at];
 }

@@ -20,20 +20,20 @@ struct pp_hyper {
 };
 
 struct pp_train {
-	uint32_t microbatch;   /* samples per microbatch */
-	uint32_t seq;          /* tokens per sample */
-	uint32_t vocab;        /* logical size; 0: no data and no loss (custom layers only) */
-	uint64_t steps;        /* also the horizon of the learning rate */
+	uint32_t microbatch; /* samples per microbatch */
+	uint32_t seq;        /* tokens per sample */
+	uint32_t vocab;      /* logical size; 0: no data and no loss (custom layers only) */
+	uint64_t steps;      /* also the horizon of the learning rate */
 	uint64_t seed;
-	uint8_t optimizer;     /* enum pp_optimizer */
-	uint8_t mean;          /* enum pp_mean */
-	uint8_t data;          /* enum pp_data */
-	uint8_t tokens;        /* enum pp_tokens, files only */
-	uint8_t lr_kind;       /* enum pp_lr */
+	uint8_t optimizer; /* enum pp_optimizer */
+	uint8_t mean;      /* enum pp_mean */
+	uint8_t data;      /* enum pp_data */
+	uint8_t tokens;    /* enum pp_tokens, files only */
+	uint8_t lr_kind;   /* enum pp_lr */
 	double lr_peak, lr_floor;
-	uint64_t lr_warmup;    /* steps of linear warm-up: step k < warmup uses peak * (k + 1) / warmup */
-	double eval_tail;      /* fraction of the data's end that is not trained on, 0 .. 0.9 */
-	uint64_t data_seed;    /* synthetic(seed = …) */
+	uint64_t lr_warmup; /* steps of linear warm-up: step k < warmup uses peak * (k + 1) / warmup */
+	double eval_tail;   /* fraction of the data's end that is not trained on, 0 .. 0.9 */
+	uint64_t data_seed; /* synthetic(seed = …) */
 	uint64_t log_every;
 	const char *data_path; /* PP_DATA_FILE: as written in the spec; relative to the current folder */
 	struct pp_hyper *hypers;

@@ -26,8 +26,8 @@
 bool pp_verify(const struct pp_program *program, struct pp_stamp *stamp, struct pp_diag *diag);
 
 /* Parts, for tests and for the passes that own them. */
-bool pp_verify_bodies(const struct pp_program *program, struct pp_diag *diag);  /* V10 */
-bool pp_verify_memory(const struct pp_program *program, struct pp_diag *diag);  /* V9 and static placement */
+bool pp_verify_bodies(const struct pp_program *program, struct pp_diag *diag); /* V10 */
+bool pp_verify_memory(const struct pp_program *program, struct pp_diag *diag); /* V9 and static placement */
 
 /* V3, V4, V6 and V7 alone, V4 under one queue layout: does it finish under rendezvous? */
 bool pp_verify_layout(const struct pp_program *program, const struct pp_named_program *named, enum pp_layout layout,

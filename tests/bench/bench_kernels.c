@@ -49,7 +49,7 @@ static struct pp_attention attention_of(const struct arrays *a)
 	                             .head_columns = s->hidden / s->heads};
 }
 
-/* ---- what is timed ---------------------------------------------------------------------------------- */
+/* ---- what is timed --------------------------------------------------------------------------- */
 
 static void linear_forward(struct arrays *a)
 {
@@ -154,7 +154,7 @@ static void update(struct arrays *a)
 		pp_cpu_adamw_update(&rule, count, a->w, a->w + count, a->dw, a->dw + count);
 }
 
-/* ---- report ----------------------------------------------------------------------------------------- */
+/* ---- report ---------------------------------------------------------------------------------- */
 
 static const struct {
 	const char *name;

@@ -41,7 +41,7 @@ static pp_real *reals(size_t count)
 	return make(count, sizeof(pp_real));
 }
 
-/* ---- file ------------------------------------------------------------------------------------------ */
+/* ---- file ------------------------------------------------------------------------------------ */
 
 static bool read_tensor(FILE *in, struct gpt2_tensor *tensor)
 {
@@ -113,7 +113,7 @@ void gpt2_free(struct gpt2 *model)
 	free(model);
 }
 
-/* ---- layers ---------------------------------------------------------------------------------------- */
+/* ---- layers ---------------------------------------------------------------------------------- */
 
 /* What a block keeps for its backward. */
 struct kept {

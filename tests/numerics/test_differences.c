@@ -54,7 +54,7 @@ static void differ(const char *what, double (*scalar)(void *), void *context, do
 	}
 }
 
-/* ---- norm ------------------------------------------------------------------------------------------ */
+/* ---- norm ------------------------------------------------------------------------------------ */
 
 struct norm_context {
 	bool rms, affine;
@@ -90,7 +90,7 @@ static void norm(void **state)
 	}
 }
 
-/* ---- linear ---------------------------------------------------------------------------------------- */
+/* ---- linear ---------------------------------------------------------------------------------- */
 
 struct linear_context {
 	double x[ROOM], w[ROOM], b[ROOM], dy[ROOM], y[ROOM];
@@ -121,7 +121,7 @@ static void linear(void **state)
 	differ("linear b", linear_scalar, &c, c.b, db, LINEAR_OUTPUTS, 1);
 }
 
-/* ---- attention ------------------------------------------------------------------------------------- */
+/* ---- attention ------------------------------------------------------------------------------- */
 
 struct attention_context {
 	struct pp_attention shape;
@@ -161,7 +161,7 @@ static void attention(void **state)
 	}
 }
 
-/* ---- activation, embedding, loss ------------------------------------------------------------------- */
+/* ---- activation, embedding, loss ------------------------------------------------------------- */
 
 struct activation_context {
 	enum pp_gelu kind;
@@ -241,7 +241,7 @@ static void cross_entropy(void **state)
 	}
 }
 
-/* ---- a whole model ---------------------------------------------------------------------------------- */
+/* ---- a whole model --------------------------------------------------------------------------- */
 
 /* The scalar runs the backward too, which overwrites gradients: they are copied before. */
 static double model_scalar(void *context)

@@ -64,7 +64,7 @@ static uint32_t new_slot(struct builder *b, uint32_t rank, enum pp_slot_class cl
 	return memory->slot_count - 1;
 }
 
-/* ---- tables ---------------------------------------------------------------------------------------------------- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 enum { OUT_COUNT = 64, STASH_BYTES = 512, AUX_BYTES = 256, SIDE = 4 };
 
@@ -149,7 +149,7 @@ static uint32_t slot_of_class(const struct builder *b, uint32_t rank, enum pp_sl
 	return PP_NULL;
 }
 
-/* ---- channels ---------------------------------------------------------------------------------------------------- */
+/* ---- channels -------------------------------------------------------------------------------- */
 
 static uint32_t channel_between(struct builder *b, uint32_t source, uint32_t destination, enum pp_value kind)
 {
@@ -219,8 +219,7 @@ static void list_computes(struct builder *b)
 	}
 }
 
-/* ---- slots ---------------------------------------------------------------------------------------------------------
- */
+/* ---- slots ----------------------------------------------------------------------------------- */
 
 static uint32_t take_out(struct builder *b, uint32_t rank)
 {
@@ -256,7 +255,7 @@ static void free_pool(struct builder *b, uint32_t rank, bool stash, uint32_t slo
 		*PP_PUSH(b->arena, &b->auxes[rank], &b->aux_count[rank], &b->aux_capacity[rank], uint32_t) = slot;
 }
 
-/* ---- emission ----------------------------------------------------------------------------------- */
+/* ---- emission -------------------------------------------------------------------------------- */
 
 static bool input_ready(const struct builder *b, const struct compute *c)
 {
@@ -349,7 +348,7 @@ static bool run_next(struct builder *b, uint32_t rank)
 	return true;
 }
 
-/* ---- tail --------------------------------------------------------------------------------------- */
+/* ---- tail ------------------------------------------------------------------------------------ */
 
 static void emit_allreduce(struct builder *b, uint32_t rank, uint32_t group, enum pp_dtype dtype, uint32_t count,
                            uint32_t slot)
@@ -452,7 +451,7 @@ static void place_slots(struct pp_rank *memory)
 	}
 }
 
-/* ---- all ---------------------------------------------------------------------------------------- */
+/* ---- all ------------------------------------------------------------------------------------- */
 
 static struct builder begin(struct pp_arena *arena, const struct pp_schedule *schedule,
                             const struct build_options *options)

@@ -38,7 +38,8 @@ enum build_exchange {
 };
 struct pp_program *build_exchange(struct pp_arena *arena, uint32_t ranks, enum build_exchange how);
 
-/* A copy whose streams (with room for one more instruction each) and slots can be changed: the other tables are shared. */
+/* A copy whose streams (with room for one more instruction each) and slots can be changed: the other tables are shared.
+ */
 struct pp_program *build_copy(struct pp_arena *arena, const struct pp_program *program);
 
 /* xorshift; never returns the same sequence for two seeds, 0 is a valid seed. */

@@ -66,7 +66,7 @@ static uint64_t garbage(struct oracle *o)
 	return mix(0xdead, ++o->garbage);
 }
 
-/* ---- slots ---------------------------------------------------------------------------------------------------- */
+/* ---- slots ----------------------------------------------------------------------------------- */
 
 static uint64_t read(const struct oracle *o, uint32_t r, uint32_t slot)
 {
@@ -111,8 +111,7 @@ static uint32_t slot_of_class(const struct oracle *o, uint32_t r, enum pp_slot_c
 	return PP_NULL;
 }
 
-/* ---- compute ------------------------------------------------------------------------------------------------------
- */
+/* ---- compute --------------------------------------------------------------------------------- */
 
 /* Uses whose slots lie on this rank, whatever stage an instruction claims to be. */
 static bool uses_here(const struct oracle *o, uint32_t r, const struct pp_use *use, uint32_t stage)
@@ -182,8 +181,7 @@ static void compute(struct oracle *o, uint32_t r, const struct pp_instr *instr)
 		write(o, r, instr->a[1], mix(from, 5));
 }
 
-/* ---- messages ------------------------------------------------------------------------------------------------------
- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 static const struct pp_instr *instr_of(const struct oracle *o, uint32_t r, uint32_t index)
 {
@@ -253,7 +251,7 @@ static bool wait_message(struct oracle *o, uint32_t r, const struct pp_instr *in
 	return true;
 }
 
-/* ---- collectives -------------------------------------------------------------------------------- */
+/* ---- collectives ----------------------------------------------------------------------------- */
 
 static uint32_t member_of(const struct pp_group *group, uint32_t r)
 {
@@ -333,7 +331,7 @@ static bool wait_collective(struct oracle *o, uint32_t r, const struct pp_instr 
 	return true;
 }
 
-/* ---- step tail ---------------------------------------------------------------------------------- */
+/* ---- step tail ------------------------------------------------------------------------------- */
 
 /* Rows with equal contents are equal. */
 static uint64_t hyper(const struct oracle *o, uint32_t row, bool clips)
@@ -385,7 +383,7 @@ static void tail(struct oracle *o, uint32_t r, const struct pp_instr *instr)
 	}
 }
 
-/* ---- run ------------------------------------------------------------------------------------------ */
+/* ---- run ------------------------------------------------------------------------------------- */
 
 static bool step(struct oracle *o, uint32_t r, uint64_t number)
 {

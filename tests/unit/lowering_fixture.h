@@ -50,7 +50,7 @@ static inline uint32_t draw(struct world *w, uint32_t below)
 	return (uint32_t)((w->random * 2685821657736338717u >> 33) % below);
 }
 
-/* ---- schedules --------------------------------------------------------------------------------------- */
+/* ---- schedules ------------------------------------------------------------------------------- */
 
 /* One row a line: `F0 B0 …` names the rank's first stage, `2F0` stage 2. `place`: rank of each stage, NULL: s on
  * rank s. */
@@ -186,7 +186,7 @@ static inline void write_interleaved(struct world *w, uint32_t ranks, uint32_t c
 	}
 }
 
-/* ---- programs ------------------------------------------------------------------------------------------ */
+/* ---- programs -------------------------------------------------------------------------------- */
 
 /* A program ready to be lowered: stages of `ticks` F, I, W ns and a link of `latency` ns; sizes in elements and bytes.
  */

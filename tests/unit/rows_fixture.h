@@ -96,7 +96,7 @@ static inline const char *expanded_messages(const struct expanded *x, enum pp_di
 	return copy;
 }
 
-/* ---- times ------------------------------------------------------------------------------------------- */
+/* ---- times ----------------------------------------------------------------------------------- */
 
 struct times {
 	uint64_t *forward, *backward; /* end of F, and of B or I, by stage * m + mb; 0: not yet */

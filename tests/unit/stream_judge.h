@@ -4,7 +4,7 @@
 
 #include "lowering_fixture.h"
 
-/* ---- the judge: one blocking run under rendezvous, with value tags in slots --------------------------------- */
+/* ---- the judge: one blocking run under rendezvous, with value tags in slots ------------------ */
 
 enum tag_kind { TAG_ACT, TAG_GRAD, TAG_AUX, TAG_FULL, TAG_HALF };
 
@@ -208,7 +208,7 @@ static inline uint64_t errors_in(struct world *w)
 	return judge.errors;
 }
 
-/* ---- time ------------------------------------------------------------------------------------------------------ */
+/* ---- time ------------------------------------------------------------------------------------ */
 
 /* Time of a run in which a channel carries one message at a time, as soon as both ends are posted. */
 static inline uint64_t run_time(struct world *w)

@@ -89,10 +89,18 @@ static void equal_to_brute_force(void **state)
 		for (uint32_t r = 0; r < ranks; r++)
 			cap[r] = 10 + next_random(&random) % 60;
 		bool with_memory = next_random(&random) % 2;
-		struct pp_balance_problem p = {.layers = layers, .stages = stages, .ranks = ranks, .load = load, .static_bytes = fixed,
-		                               .stash_bytes = stash, .stage_rank = rank, .in_flight = in_flight,
-		                               .cap = with_memory ? cap : NULL, .min_layers = (uint32_t)(next_random(&random) % 2),
-		                               .max_layers = next_random(&random) % 3 ? 0 : 1 + (uint32_t)(next_random(&random) % 5)};
+		struct pp_balance_problem p = {.layers = layers,
+		                               .stages = stages,
+		                               .ranks = ranks,
+		                               .load = load,
+		                               .static_bytes = fixed,
+		                               .stash_bytes = stash,
+		                               .stage_rank = rank,
+		                               .in_flight = in_flight,
+		                               .cap = with_memory ? cap : NULL,
+		                               .min_layers = (uint32_t)(next_random(&random) % 2),
+		                               .max_layers =
+		                                   next_random(&random) % 3 ? 0 : 1 + (uint32_t)(next_random(&random) % 5)};
 		struct brute b = {.p = &p, .best = UINT64_MAX};
 		enumerate(&b, 0, 0);
 		struct pp_arena *arena = pp_arena_create(NULL);
@@ -128,7 +136,8 @@ static void solve_plain(const uint64_t *load, uint32_t layers, uint32_t ranks, u
 	uint32_t *rank = PP_NEW_ARRAY(arena, uint32_t, ranks * chunks);
 	for (uint32_t s = 0; s < ranks * chunks; s++)
 		rank[s] = s % ranks;
-	struct pp_balance_problem p = {.layers = layers, .stages = ranks * chunks, .ranks = ranks, .load = load, .stage_rank = rank, .min_layers = 1};
+	struct pp_balance_problem p = {
+	    .layers = layers, .stages = ranks * chunks, .ranks = ranks, .load = load, .stage_rank = rank, .min_layers = 1};
 	assert_true(pp_balance_solve(arena, &p, result));
 	assert_true(result->exact);
 }
@@ -193,7 +202,8 @@ static void too_few_layers(void **state)
 	const uint32_t rank[] = {0, 1, 2};
 	struct pp_arena *arena = pp_arena_create(NULL);
 	struct pp_split result;
-	struct pp_balance_problem p = {.layers = 2, .stages = 3, .ranks = 3, .load = load, .stage_rank = rank, .min_layers = 1};
+	struct pp_balance_problem p = {
+	    .layers = 2, .stages = 3, .ranks = 3, .load = load, .stage_rank = rank, .min_layers = 1};
 	assert_false(pp_balance_solve(arena, &p, &result));
 	p.min_layers = 0;
 	assert_true(pp_balance_solve(arena, &p, &result));
@@ -214,7 +224,8 @@ static void very_many_layers(void **state)
 	for (uint32_t s = 0; s < RANKS; s++)
 		rank[s] = s;
 	struct pp_split result;
-	struct pp_balance_problem p = {.layers = LAYERS, .stages = RANKS, .ranks = RANKS, .load = load, .stage_rank = rank, .min_layers = 1};
+	struct pp_balance_problem p = {
+	    .layers = LAYERS, .stages = RANKS, .ranks = RANKS, .load = load, .stage_rank = rank, .min_layers = 1};
 	assert_true(pp_balance_solve(arena, &p, &result));
 	assert_int_equal(result.first[RANKS], LAYERS);
 	for (uint32_t s = 0; s < RANKS; s++)
@@ -227,7 +238,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(equal_to_brute_force), cmocka_unit_test(no_layer_is_lost), cmocka_unit_test(no_stage_is_empty),
-	    cmocka_unit_test(too_few_layers), cmocka_unit_test(very_many_layers),
+	    cmocka_unit_test(too_few_layers),       cmocka_unit_test(very_many_layers),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -169,7 +169,7 @@ static void registers_lie_where_the_layout_says(void **state)
 	pp_arena_destroy(built.arena);
 }
 
-/* ---- bodies against counts ------------------------------------------------------------------------------ */
+/* ---- bodies against counts ------------------------------------------------------------------- */
 
 static uint64_t reg_bytes(const struct pp_reg *reg)
 {
@@ -271,7 +271,7 @@ static void stage_bytes_are_those_of_layers(void **state)
 	}
 }
 
-/* ---- tensors and slots ---------------------------------------------------------------------------------- */
+/* ---- tensors and slots ----------------------------------------------------------------------- */
 
 static uint64_t slot_bytes(const struct pp_program *program, uint32_t rank, enum pp_slot_class class)
 {
@@ -384,7 +384,7 @@ static void sgd_has_no_moments(void **state)
 	pp_arena_destroy(built.arena);
 }
 
-/* ---- ends of stages, custom layers ------------------------------------------------------------------------ */
+/* ---- ends of stages, custom layers ----------------------------------------------------------- */
 
 static void data_of_stages(void **state)
 {

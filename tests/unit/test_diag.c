@@ -47,7 +47,8 @@ static void two_lines_with_labels(void **state)
 {
 	(void)state;
 	struct fixture f = make("model g {\n\theads = 96\n}\n\nparallel { tp = 10 }\n");
-	struct pp_message *m = pp_error(f.diag, "E0301", span_of(&f, "10"), "%d attention heads cannot be split over tp = %d", 96, 10);
+	struct pp_message *m =
+	    pp_error(f.diag, "E0301", span_of(&f, "10"), "%d attention heads cannot be split over tp = %d", 96, 10);
 	pp_label(m, span_of(&f, "96"), "96 heads");
 	pp_caret(m, "96 / 10 is not whole");
 	pp_help(m, "use tp = 8");
@@ -104,17 +105,22 @@ static void json_form(void **state)
 	struct fixture f = make("a = \"b\"\n");
 	pp_error(f.diag, "E0101", span_of(&f, "\"b\""), "bad \"b\"");
 	assert_printed(&f, PP_DIAG_JSON,
-	               "{\"schema\": \"pipec.diagnostic/1\", \"severity\": \"error\", \"code\": \"E0101\", \"message\": \"bad \\\"b\\\"\", "
+	               "{\"schema\": \"pipec.diagnostic/1\", \"severity\": \"error\", \"code\": \"E0101\", \"message\": "
+	               "\"bad \\\"b\\\"\", "
 	               "\"file\": \"x.pipe\", \"line\": 1, \"column\": 5, \"offset\": 4, \"length\": 3, "
-	               "\"labels\": [{\"file\": \"x.pipe\", \"line\": 1, \"column\": 5, \"offset\": 4, \"length\": 3, \"text\": \"\"}], "
+	               "\"labels\": [{\"file\": \"x.pipe\", \"line\": 1, \"column\": 5, \"offset\": 4, \"length\": 3, "
+	               "\"text\": \"\"}], "
 	               "\"notes\": []}\n");
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(two_lines_with_labels), cmocka_unit_test(columns_count_characters), cmocka_unit_test(no_position),
-	    cmocka_unit_test(twenty_errors_at_most), cmocka_unit_test(json_form),
+	    cmocka_unit_test(two_lines_with_labels),
+	    cmocka_unit_test(columns_count_characters),
+	    cmocka_unit_test(no_position),
+	    cmocka_unit_test(twenty_errors_at_most),
+	    cmocka_unit_test(json_form),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,7 +17,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-/* ---- arena ----------------------------------------------------------------------------------------- */
+/* ---- arena ----------------------------------------------------------------------------------- */
 
 static void arena_memory_is_zeroed_and_aligned(void **state)
 {
@@ -91,7 +91,7 @@ static void arena_prints(void **state)
 	pp_arena_destroy(arena);
 }
 
-/* ---- strings --------------------------------------------------------------------------------------- */
+/* ---- strings --------------------------------------------------------------------------------- */
 
 static void equal_strings_are_one(void **state)
 {
@@ -130,7 +130,7 @@ static void nearest_names(void **state)
 	assert_null(pp_nearest("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", names, COUNT));
 }
 
-/* ---- sources --------------------------------------------------------------------------------------- */
+/* ---- sources --------------------------------------------------------------------------------- */
 
 static void positions(void **state)
 {
@@ -153,7 +153,7 @@ static void positions(void **state)
 	pp_arena_destroy(arena);
 }
 
-/* ---- files ----------------------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 static char folder[] = "/tmp/pp_ground_XXXXXX";
 
@@ -238,7 +238,7 @@ static void failures_leave_nothing(void **state)
 	pp_arena_destroy(arena);
 }
 
-/* ---- JSON ------------------------------------------------------------------------------------------ */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 static void json_text(void **state)
 {

@@ -41,7 +41,7 @@ static void assert_close(const char *what, size_t count, const float *got, const
 			fail_msg("%s[%zu]: got %.9g, expected %.9g (largest %.3g)", what, i, (double)got[i], expected[i], largest);
 }
 
-/* ---- norm ------------------------------------------------------------------------------------------ */
+/* ---- norm ------------------------------------------------------------------------------------ */
 
 struct norm_case {
 	size_t rows, columns;
@@ -102,7 +102,7 @@ static void norm(void **state)
 		check_norm(&cases[i]);
 }
 
-/* ---- linear ---------------------------------------------------------------------------------------- */
+/* ---- linear ---------------------------------------------------------------------------------- */
 
 static void check_linear(size_t tokens, size_t inputs, size_t outputs, bool bias, bool accumulate)
 {
@@ -151,7 +151,7 @@ static void linear(void **state)
 			check_linear(shapes[i][0], shapes[i][1], shapes[i][2], flags & 1, flags & 2);
 }
 
-/* ---- attention ------------------------------------------------------------------------------------- */
+/* ---- attention ------------------------------------------------------------------------------- */
 
 struct attention_want {
 	double *o, *lse, *dq, *dk, *dv;
@@ -238,7 +238,7 @@ static void attention(void **state)
 		check_attention(&cases[i]);
 }
 
-/* ---- what touches each element once -------------------------------------------------------------- */
+/* ---- what touches each element once ---------------------------------------------------------- */
 
 static double gelu(enum pp_gelu kind, double x)
 {
@@ -329,7 +329,7 @@ static void embedding(void **state)
 	assert_memory_equal(dwpe, want_dwpe, sizeof want_dwpe);
 }
 
-/* ---- loss ------------------------------------------------------------------------------------------ */
+/* ---- loss ------------------------------------------------------------------------------------ */
 
 static void check_cross_entropy(size_t tokens, size_t vocab, size_t columns, bool mean, bool in_place)
 {
@@ -396,7 +396,7 @@ static void loss_not_finite(void **state)
 	}
 }
 
-/* ---- step tail ------------------------------------------------------------------------------------- */
+/* ---- step tail ------------------------------------------------------------------------------- */
 
 static void optimizer(void **state)
 {
@@ -473,7 +473,7 @@ static void bits_independent_of_address(void **state)
 	free(dx);
 }
 
-/* ---- threads --------------------------------------------------------------------------------------- */
+/* ---- threads --------------------------------------------------------------------------------- */
 
 enum { CALLERS = 8, WIDE = 96, LONG = 130 };
 

@@ -5,7 +5,7 @@
 #include "codegen/lowering.h"
 #include "ir/simulate.h"
 
-/* ---- small cases, written out ----------------------------------------------------------------------------------- */
+/* ---- small cases, written out ---------------------------------------------------------------- */
 
 static void write_instr(const struct pp_program *program, uint32_t rank, const struct pp_instr *x, FILE *out)
 {
@@ -72,7 +72,7 @@ static void one_forward_one_backward_on_two_ranks(void **state)
 	end_world(&w);
 }
 
-/* ---- messages, slots, tails of field cases ------------------------------------------------------- */
+/* ---- messages, slots, tails of field cases --------------------------------------------------- */
 
 static void count_messages(struct world *w, uint32_t remote, uint32_t local)
 {
@@ -148,7 +148,7 @@ static void two_slots_suffice_for_short_transfers(void **state)
 	}
 }
 
-/* ---- step tail ------------------------------------------------------------------------------------------------ */
+/* ---- step tail ------------------------------------------------------------------------------- */
 
 static uint32_t give_slot(struct world *w, uint32_t rank, enum pp_slot_class class, uint32_t tensor)
 {
@@ -309,7 +309,7 @@ static void one_rank_has_no_collectives(void **state)
 	end_world(&w);
 }
 
-/* ---- times ---------------------------------------------------------------------------------------------------- */
+/* ---- times ----------------------------------------------------------------------------------- */
 
 /* The same parts as pp_lower, without tail, so that the simulated time is seen. */
 static uint64_t lower_for_time(struct world *w)
@@ -388,7 +388,7 @@ static void streams_take_the_ideal_time(void **state)
 	}
 }
 
-/* ---- properties over random schedules ------------------------------------------------------------ */
+/* ---- properties over random schedules -------------------------------------------------------- */
 
 static void random_schedules_lower_to_sound_streams(void **state)
 {

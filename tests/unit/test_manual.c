@@ -20,11 +20,14 @@ static void print_tables(FILE *out)
 {
 	fputs("\n## Stream instructions\n\n| instruction | operands | meaning |\n|---|---|---|\n", out);
 	for (unsigned op = 0; op < PP_OP_COUNT; op++)
-		fprintf(out, "| `%s` | `%s` | %s |\n", pp_op_table[op].mnemonic, pp_op_table[op].signature, pp_op_table[op].meaning);
-	fputs("\n## Body instructions\n\n| instruction | inputs | outputs | numbers | meaning |\n|---|---|---|---|---|\n", out);
+		fprintf(out, "| `%s` | `%s` | %s |\n", pp_op_table[op].mnemonic, pp_op_table[op].signature,
+		        pp_op_table[op].meaning);
+	fputs("\n## Body instructions\n\n| instruction | inputs | outputs | numbers | meaning |\n|---|---|---|---|---|\n",
+	      out);
 	for (unsigned op = 0; op < PP_BODY_OP_COUNT; op++) {
 		struct pp_body_op_info info = pp_body_op_info((enum pp_body_op)op);
-		fprintf(out, "| `%s` | %s | %s | %s | %s |\n", info.mnemonic, info.inputs, info.outputs, info.immediates, info.meaning);
+		fprintf(out, "| `%s` | %s | %s | %s | %s |\n", info.mnemonic, info.inputs, info.outputs, info.immediates,
+		        info.meaning);
 	}
 	fputc('\n', out);
 }

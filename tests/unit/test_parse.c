@@ -27,7 +27,7 @@ static const char *span_text(const struct parsed *p, struct pp_span span)
 	return pp_arena_copy(p->arena, source->text + (span.start - source->base), span.end - span.start);
 }
 
-/* ---- whole specs ------------------------------------------------------------------------------------ */
+/* ---- whole specs ----------------------------------------------------------------------------- */
 
 static void specs(void **state)
 {
@@ -52,7 +52,7 @@ static void specs(void **state)
 	}
 }
 
-/* ---- tokens ----------------------------------------------------------------------------------------- */
+/* ---- tokens ---------------------------------------------------------------------------------- */
 
 static void numbers(void **state)
 {
@@ -107,7 +107,7 @@ static void cells_hold_their_parts(void **state)
 	parsed_free(&p);
 }
 
-/* ---- expressions --------------------------------------------------------------------------------------- */
+/* ---- expressions ----------------------------------------------------------------------------- */
 
 static void precedence(void **state)
 {
@@ -173,7 +173,7 @@ static void spans(void **state)
 	parsed_free(&p);
 }
 
-/* ---- encodings ------------------------------------------------------------------------------------------ */
+/* ---- encodings ------------------------------------------------------------------------------- */
 
 static void line_ends_and_marks(void **state)
 {

@@ -236,8 +236,9 @@ static void damaged_specs(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(too_deep), cmocka_unit_test(just_deep_enough), cmocka_unit_test(long_and_flat),
-	    cmocka_unit_test(cut_off), cmocka_unit_test(wrong_everywhere),  cmocka_unit_test(random_tokens),    cmocka_unit_test(damaged_specs),
+	    cmocka_unit_test(too_deep),      cmocka_unit_test(just_deep_enough), cmocka_unit_test(long_and_flat),
+	    cmocka_unit_test(cut_off),       cmocka_unit_test(wrong_everywhere), cmocka_unit_test(random_tokens),
+	    cmocka_unit_test(damaged_specs),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

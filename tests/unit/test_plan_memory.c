@@ -11,7 +11,7 @@ static void plan(struct world *w)
 	assert_true(pp_plan_memory(&w->program, w->diag));
 }
 
-/* ---- bytes alone: which ranges hold something that is still wanted ------------------------------- */
+/* ---- bytes alone: which ranges hold something that is still wanted --------------------------- */
 
 struct live {
 	uint64_t from, to;
@@ -118,7 +118,7 @@ static void assert_planned(const struct pp_program *program, const char *what, u
 	}
 }
 
-/* ---- known cases ------------------------------------------------------------------------------------------------- */
+/* ---- known cases ----------------------------------------------------------------------------- */
 
 static uint32_t slots_of(const struct pp_rank *rank, enum pp_slot_class class)
 {
@@ -183,7 +183,7 @@ static void table_of_a_small_case(void **state)
 	end_world(&w);
 }
 
-/* ---- properties -------------------------------------------------------------------------------------------------- */
+/* ---- properties ------------------------------------------------------------------------------ */
 
 /* Let a forward and a backward that follow each other overlap, where their stages have nothing to do with each other.
  */

@@ -40,7 +40,7 @@ static void assert_summary(const char *body, struct shape shape, const char *exp
 	expanded_free(&x);
 }
 
-/* ---- meaning ----------------------------------------------------------------------------------------- */
+/* ---- meaning --------------------------------------------------------------------------------- */
 
 static void rows_and_numbers(void **state)
 {
@@ -148,7 +148,7 @@ static void interleaved_row_is_the_library_one(void **state)
 	expanded_free(&written);
 }
 
-/* ---- what is wrong ------------------------------------------------------------------------------------- */
+/* ---- what is wrong --------------------------------------------------------------------------- */
 
 static void wrong_counts(void **state)
 {

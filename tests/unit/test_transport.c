@@ -227,7 +227,7 @@ static void exchange_gathers_in_rank_order(void **state)
 	free_pair(&pair);
 }
 
-/* ---- whole programs -------------------------------------------------------------------------------------- */
+/* ---- whole programs -------------------------------------------------------------------------- */
 
 static void run_sample(const struct pp_sample *sample, const struct pp_test_run *like, struct pp_test_result *results)
 {

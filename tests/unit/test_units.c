@@ -6,7 +6,8 @@ static bool scanned(const char *unit)
 {
 	struct pp_arena *arena = pp_arena_create(NULL);
 	struct parsed p = parse_text(pp_arena_printf(arena, "let a = 1%s", unit));
-	bool ok = pp_diag_ok(p.diag) && p.ast->first->value->kind == PP_EXPR_QUANTITY && strcmp(p.ast->first->value->unit, unit) == 0;
+	bool ok = pp_diag_ok(p.diag) && p.ast->first->value->kind == PP_EXPR_QUANTITY &&
+	          strcmp(p.ast->first->value->unit, unit) == 0;
 	parsed_free(&p);
 	pp_arena_destroy(arena);
 	return ok;
@@ -22,8 +23,10 @@ static bool valued(const char *unit)
 static void same_units(void **state)
 {
 	(void)state;
-	static const char *const prefixes[] = {"", "k", "K", "M", "G", "T", "P", "Ki", "Mi", "Gi", "Ti", "n", "u", "m", "mi", "h"};
-	static const char *const ends[] = {"", "B", "b", "bit", "B/s", "b/s", "bit/s", "FLOP", "FLOPS", "s", "n", "in", "h", "Hz"};
+	static const char *const prefixes[] = {"",   "k",  "K",  "M", "G", "T", "P",  "Ki",
+	                                       "Mi", "Gi", "Ti", "n", "u", "m", "mi", "h"};
+	static const char *const ends[] = {"",     "B",     "b", "bit", "B/s", "b/s", "bit/s",
+	                                   "FLOP", "FLOPS", "s", "n",   "in",  "h",   "Hz"};
 	int units = 0;
 	struct pp_arena *arena = pp_arena_create(NULL);
 	for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++) {

@@ -36,7 +36,7 @@ static void assert_messages(const struct pp_program *program, const char *expect
 	free(text);
 }
 
-/* ---- programs that pass ---------------------------------------------------------------------------------- */
+/* ---- programs that pass ---------------------------------------------------------------------- */
 
 static void assert_proven(const struct model_size *size, const uint32_t *first, uint32_t count, uint32_t ranks)
 {
@@ -75,7 +75,7 @@ static void built_bodies_are_proven(void **state)
 	assert_proven(&demo_model, ends, 4, 4);
 }
 
-/* ---- mutants ------------------------------------------------------------------------------------------------ */
+/* ---- mutants --------------------------------------------------------------------------------- */
 
 static struct pp_reg *reg_named(const struct built *built, uint32_t stage, enum pp_phase phase, const char *name)
 {
@@ -469,7 +469,7 @@ static void a_far_overwrite_is_found(void **state)
 	pp_arena_destroy(built.arena);
 }
 
-/* ---- tensor-parallel types ----------------------------------------------------------------------------------- */
+/* ---- tensor-parallel types ------------------------------------------------------------------- */
 
 /* An MLP over tp = 2 in the middle of three stages: w1 split by outputs, w2 by inputs, one collective. Registers:
  * 0 in, 1 w1, 2 f, 3 w2, 4 sums, 5 out. */

@@ -1,5 +1,5 @@
-/* Everything that the lowering and the memory plan make is proven, in every queue layout, before and after planning; the
- * simulated run is the one the lowering foresaw, so its bound holds too. */
+/* Everything that the lowering and the memory plan make is proven, in every queue layout, before and after planning;
+ * the simulated run is the one the lowering foresaw, so its bound holds too. */
 #include "lowering_fixture.h"
 
 #include "codegen/plan_memory.h"
