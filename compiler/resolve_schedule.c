@@ -153,8 +153,7 @@ static void use_written(struct pp_resolver *resolver, const struct pp_stmt *sche
 		base = pp_module_block(module, "schedule", schedule->extends, &owner);
 		if (base)
 			pp_section_fill(resolver, section, base, owner, false);
-		else
-			base_policy = schedule->extends->text;
+		base_policy = base && base->label.text ? base->label.text : schedule->extends->text;
 	}
 	bool own = find_in_body(schedule, PP_STMT_ORDER, NULL) || find_in_body(schedule, PP_STMT_BLOCK, "policy") ||
 	           schedule->from.text;

@@ -195,6 +195,30 @@ static void bases_and_schedule_asserts(void **state)
 	resolved_free(&r);
 }
 
+/* A schedule may extend one of the library, whether or not the file names that one too. */
+static void bases_of_the_library(void **state)
+{
+	(void)state;
+	static const char *const files[] = {
+	    "schedule wide extends interleaved { group = 2 }\n",
+	    "schedule interleaved { group = 3 }\nschedule wide extends interleaved { group = 2 }\n",
+	};
+	for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+		struct pp_arena *arena = pp_arena_create(NULL);
+		struct resolved r = resolve_text(
+		    pp_arena_printf(arena,
+		                    "# options: --schedule wide\n%scluster c { gpus = 4 }\nparallel { pp = 4  vpp = 2 }\n"
+		                    "train { microbatches = 8 }\n%s",
+		                    MODEL, files[i]));
+		if (!r.ok)
+			fail_msg("%s", messages_text(&r.parsed, PP_DIAG_HUMAN));
+		assert_string_equal(r.out.policy, "interleaved");
+		assert_int_equal(r.out.spec.group, 2);
+		resolved_free(&r);
+		pp_arena_destroy(arena);
+	}
+}
+
 static void place_list(void **state)
 {
 	(void)state;
@@ -331,6 +355,7 @@ int main(void)
 	    cmocka_unit_test(scope_of_rows),
 	    cmocka_unit_test(imported_cluster),
 	    cmocka_unit_test(bases_and_schedule_asserts),
+	    cmocka_unit_test(bases_of_the_library),
 	    cmocka_unit_test(place_list),
 	    cmocka_unit_test(ranges_of_counts),
 	    cmocka_unit_test(hostile),
