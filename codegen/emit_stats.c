@@ -210,6 +210,26 @@ static void print_costs(const struct pp_dump *dump)
 		        pp_show_rate(dump->arena, (uint64_t)model_flops(dump), "flop"), percent(dump, utilisation(dump)));
 }
 
+/* The mean that the step's loss and gradients are: of its first `clip`; NULL: it has no loss. */
+static const char *mean_name(const struct pp_dump *dump)
+{
+	for (uint32_t rank = 0; rank < dump->program->ranks; rank++)
+		for (uint32_t i = 0; i < dump->named->streams[rank].count; i++)
+			if (dump->named->streams[rank].items[i].op == PP_OP_CLIP)
+				return pp_mean_name[dump->named->streams[rank].items[i].sub];
+	return NULL;
+}
+
+static void print_loss(const struct pp_dump *dump)
+{
+	const char *name = mean_name(dump);
+	if (!name)
+		return;
+	bool tokens = strcmp(name, pp_mean_name[PP_TOKEN_MEAN]) == 0;
+	fprintf(dump->out, " loss: %s, %s\n", name,
+	        tokens ? "over all tokens of the step" : "over the means of the microbatches");
+}
+
 static void print_proof(const struct pp_dump *dump)
 {
 	const struct pp_stamp *stamp = &dump->program->stamp;
@@ -249,6 +269,7 @@ void pp_emit_stats(const struct pp_dump *dump)
 	print_step(dump);
 	print_memory(dump);
 	print_costs(dump);
+	print_loss(dump);
 	print_proof(dump);
 }
 
@@ -320,6 +341,8 @@ void pp_emit_stats_json(const struct pp_dump *dump)
 	pp_json_number(&json, "imbalance", sim->imbalance);
 	pp_json_number(&json, "flops", model_flops(dump));
 	pp_json_number(&json, "utilisation", utilisation(dump));
+	if (mean_name(dump))
+		pp_json_string(&json, "loss", mean_name(dump));
 	json_proof(dump, &json);
 	pp_json_open_array(&json, "ranks");
 	for (uint32_t rank = 0; rank < program->ranks; rank++)
