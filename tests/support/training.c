@@ -130,6 +130,15 @@ struct pp_training_result pp_training_run(struct pp_arena *arena, const struct p
                                           const struct pp_transport_options *transport,
                                           const struct pp_run_options *options)
 {
+	return pp_training_run_probed(arena, program, transport, options,
+	                              &(struct pp_training_probe){.device = &pp_device_cpu});
+}
+
+struct pp_training_result pp_training_run_probed(struct pp_arena *arena, const struct pp_program *program,
+                                                 const struct pp_transport_options *transport,
+                                                 const struct pp_run_options *options,
+                                                 const struct pp_training_probe *probe)
+{
 	struct pp_training_result result = {.ok = true, .steps = ""};
 	char path[] = "/tmp/pipec-training-XXXXXX";
 	int descriptor = mkstemp(path);
@@ -146,7 +155,7 @@ struct pp_training_result pp_training_run(struct pp_arena *arena, const struct p
 		pp_watch_init(&watches[i], program, i, UINT64_C(60000000000));
 		jobs[i].run = (struct pp_rank_run){.program = program,
 		                                   .rank = i,
-		                                   .device_ops = &pp_device_cpu,
+		                                   .device_ops = probe->device,
 		                                   .transport = &pp_transport_loop,
 		                                   .endpoint = pp_loop_endpoint(loop, i),
 		                                   .watch = &watches[i],
@@ -164,6 +173,8 @@ struct pp_training_result pp_training_run(struct pp_arena *arena, const struct p
 	collect_steps(arena, path, &result);
 	if (result.ok)
 		collect_weights(arena, program, jobs, &result);
+	for (uint32_t i = 0; probe->look && result.ok && i < program->ranks; i++)
+		probe->look(&jobs[i].run.interp, probe->context);
 	for (uint32_t i = 0; i < program->ranks; i++)
 		pp_run_rank_free(&jobs[i].run);
 	pp_loop_destroy(loop);

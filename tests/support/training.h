@@ -25,4 +25,16 @@ struct pp_training_result pp_training_run(struct pp_arena *arena, const struct p
                                           const struct pp_transport_options *transport,
                                           const struct pp_run_options *options);
 
+/* A device in place of the CPU's, and a look at each rank after the last step, one rank after the other. */
+struct pp_training_probe {
+	const struct pp_device_ops *device;
+	void (*look)(const struct pp_interp *interp, void *context);
+	void *context;
+};
+
+struct pp_training_result pp_training_run_probed(struct pp_arena *arena, const struct pp_program *program,
+                                                 const struct pp_transport_options *transport,
+                                                 const struct pp_run_options *options,
+                                                 const struct pp_training_probe *probe);
+
 #endif
