@@ -213,9 +213,7 @@ uint64_t pp_grad_elements(const struct pp_grad *g, enum pp_slot_class class, uin
 		return 2 * (uint64_t)program->microbatches;
 	if (class == PP_SLOT_NORMS)
 		return program->tensor_count;
-	const struct pp_tensor *t = &program->tensors[tensor];
-	uint64_t whole = (uint64_t)t->rows * t->columns;
-	return t->tp_grad == PP_TP_SHARDED && program->tp > 1 ? whole / program->tp : whole;
+	return pp_local_elements(program, tensor);
 }
 
 /* A collective of the tail sums whole slots: a class that is summed, all its elements, in its type. */

@@ -1,8 +1,8 @@
 /* V9 and the bytes of V5: which slots share bytes, which bytes are live, and whether the plan fits the device.
  *
  * pp_live: requires nothing; ensures live slots are pairwise disjoint, in O(log64 slots) per change.
- * pp_verify_memory: requires nothing; ensures placed slots lie aligned inside the arena, slots of static classes
- * overlap nothing, and the arena fits capacity - reserve. */
+ * pp_verify_memory: requires nothing; ensures placed slots lie aligned inside the arena, slots of static classes are as
+ * long as they must be and overlap nothing, and the arena fits capacity - reserve. */
 #include "verify.h"
 #include "verify_state.h"
 
@@ -301,8 +301,8 @@ bool pp_verify_memory(const struct pp_program *program, struct pp_diag *diag)
 	bool good = true;
 	for (uint32_t r = 0; r < program->ranks; r++) {
 		struct pp_arena *scratch = pp_arena_scratch(program->arena);
-		good &= slots_inside(program, r, scratch, diag) && static_alone(program, r, scratch, diag) &&
-		        fits(program, r, scratch, diag);
+		good &= pp_static_slots_fit(program, r, diag) && slots_inside(program, r, scratch, diag) &&
+		        static_alone(program, r, scratch, diag) && fits(program, r, scratch, diag);
 		pp_arena_destroy(scratch);
 	}
 	return good;

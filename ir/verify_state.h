@@ -101,6 +101,14 @@ bool pp_prove_backwards(struct pp_proof *proof, uint32_t rank, const uint8_t *pr
 /* One rendezvous run under a layout; on failure reports V4 unless `quiet`. */
 bool pp_prove_layout(struct pp_proof *proof, enum pp_layout layout, bool quiet);
 
+/* ---- static slots (verify_static.c) ------------------------------------------------------------------------------ */
+
+/* Elements of a tensor that one rank holds. */
+uint64_t pp_local_elements(const struct pp_program *program, uint32_t tensor);
+
+/* Slots of static classes are as long as what they hold, and single where an executor looks for the one. */
+bool pp_static_slots_fit(const struct pp_program *program, uint32_t rank, struct pp_diag *diag);
+
 /* ---- which bytes of a rank's arena are live (verify_memory.c) ---------------------------------------------------- */
 
 struct pp_live_level {

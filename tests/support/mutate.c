@@ -6,8 +6,8 @@
 #include <string.h>
 
 const char *const mutation_name[] = {
-    "drop", "duplicate", "swap",  "neighbours", "move", "slot",  "channel",       "sequence",         "stage", "mb",
-    "op",   "flags",     "dtype", "count",      "kind", "group", "collective id", "collective order", "offset"};
+    "drop", "duplicate", "swap",  "neighbours", "move", "slot",  "channel",       "sequence",         "stage",  "mb",
+    "op",   "flags",     "dtype", "count",      "kind", "group", "collective id", "collective order", "offset", "size"};
 
 struct site {
 	struct pp_program *program;
@@ -186,6 +186,17 @@ static bool overlap_slots(struct site *site)
 	return true;
 }
 
+static bool resize_slot(struct site *site)
+{
+	struct pp_rank *memory = &site->program->rank[site->rank];
+	struct pp_slot *slot = &memory->slots[build_below(site->seed, memory->slot_count)];
+	slot->bytes = build_below(site->seed, 2) ? slot->bytes + PP_ALIGN : slot->bytes / 2;
+	uint64_t end = slot->offset + slot->bytes;
+	if (slot->placed && end > memory->arena_bytes)
+		memory->arena_bytes = end;
+	return true;
+}
+
 bool mutate(struct pp_program *program, enum mutation kind, uint64_t *seed)
 {
 	static const char *const letters[MUTATION_COUNT] = {
@@ -235,6 +246,8 @@ bool mutate(struct pp_program *program, enum mutation kind, uint64_t *seed)
 		return change_collectives(&site);
 	case MUTATE_OFFSET:
 		return overlap_slots(&site);
+	case MUTATE_SIZE:
+		return resize_slot(&site);
 	case MUTATION_COUNT:
 		break;
 	}

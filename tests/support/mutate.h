@@ -24,6 +24,7 @@ enum mutation {
 	MUTATE_COLLECTIVE_ID,
 	MUTATE_COLLECTIVE_ORDER,
 	MUTATE_OFFSET, /* a slot's place in the arena: shares bytes with another */
+	MUTATE_SIZE,   /* a slot's length */
 	MUTATION_COUNT
 };
 extern const char *const mutation_name[MUTATION_COUNT];

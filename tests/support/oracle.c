@@ -77,7 +77,8 @@ static uint64_t read(const struct oracle *o, uint32_t r, uint32_t slot)
 
 static bool share_bytes(const struct pp_slot *a, const struct pp_slot *b)
 {
-	return a->placed && b->placed && a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
+	return a->placed && b->placed && a->bytes && b->bytes && a->offset < b->offset + b->bytes &&
+	       b->offset < a->offset + a->bytes;
 }
 
 static void destroy(struct oracle *o, uint32_t r, uint32_t slot)

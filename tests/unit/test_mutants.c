@@ -32,8 +32,9 @@ static const char *mutant_text(struct bench *b, const struct pp_program *before,
 				return pp_arena_printf(b->arena, "rank %u instruction %u (%s)", r, i,
 				                       i < x->count ? pp_op_table[x->items[i].op].mnemonic : "end");
 		for (uint32_t i = 0; i < before->rank[r].slot_count; i++)
-			if (before->rank[r].slots[i].offset != after->rank[r].slots[i].offset)
-				return pp_arena_printf(b->arena, "rank %u offset of slot %u", r, i);
+			if (before->rank[r].slots[i].offset != after->rank[r].slots[i].offset ||
+			    before->rank[r].slots[i].bytes != after->rank[r].slots[i].bytes)
+				return pp_arena_printf(b->arena, "rank %u place of slot %u", r, i);
 	}
 	return NULL;
 }
