@@ -77,6 +77,8 @@ static bool check_placed(const struct pp_program *program, const char *path, str
 
 static bool check_bodies(const struct pp_program *program, const struct pp_device_ops *device, struct pp_status *status)
 {
+	if (program->body_count == 0) /* with any, the verifier sees to it that all that run are there */
+		return pp_fail(status, PP_EXIT_ENVIRONMENT, "the program has no bodies: it is a schedule without computations");
 	for (uint32_t i = 0; i < program->body_count; i++)
 		for (uint32_t k = 0; k < program->bodies[i].count; k++) {
 			enum pp_body_op op = (enum pp_body_op)program->bodies[i].items[k].op;

@@ -15,7 +15,11 @@
  *     A hand-over between two stages on one rank is no transfer: the consumer's `in` is the producer's `out`.
  *  5. Collectives of a group are issued by every member in the same order with the same size.
  *  6. The first bwd/bwdw of a stage in a step carries PP_FIRST: gradients are written, later ones added.
- *  7. A norm that is not finite (`clip`) makes every following `opt` of the step do nothing.
+ *  7. A norm that is not finite (`clip`) makes every following `opt` of the step do nothing. Where tensors train, every
+ *     rank runs one `clip` per step and so learns whether the step counts.
+ *  8. A slot of a tensor, of losses, norms or scale is exactly as long as what it holds; a rank has at most one slot of
+ *     the classes losses, scale and work. A load fills aux: microbatch * seq ids, labels or both.
+ *  9. A program without bodies is a schedule alone: it is proven, but can't be executed.
  */
 #ifndef PP_PROGRAM_H
 #define PP_PROGRAM_H

@@ -182,6 +182,10 @@ static bool write_check(struct pp_body_verifier *v, const struct pp_body_check *
 		use->written = body;
 		return true;
 	}
+	if (reg->base == PP_BASE_LOSS && pp_value_at(values, reg)) {
+		pp_body_complain(check, "writes the loss %s a second time", reg->name);
+		return false;
+	}
 	pp_value_write(values, reg);
 	return true;
 }

@@ -210,13 +210,26 @@ static bool below(const struct pp_body_check *check, const char *name, uint64_t 
 	return false;
 }
 
+/* A sample has as many tokens everywhere as the data has. */
+static bool seq_check(const struct pp_body_check *check, uint64_t tokens)
+{
+	uint64_t seq = instr_of(check)->imm[0];
+	if (!divides(check, "seq", seq, "tokens", tokens))
+		return false;
+	if (seq == check->program->train.seq)
+		return true;
+	pp_body_complain(check, "seq = %" PRIu64 ", but a sample has %" PRIu32 " tokens (`train`)", seq,
+	                 check->program->train.seq);
+	return false;
+}
+
 static bool attention_check(const struct pp_body_check *check, const struct binding *bound)
 {
 	const uint64_t *imm = instr_of(check)->imm;
-	uint64_t seq = imm[0], heads = imm[1], kv_heads = imm[2];
+	uint64_t heads = imm[1], kv_heads = imm[2];
 	uint64_t query = bound['q'].value, key = bound['k'].value;
-	if (!divides(check, "seq", seq, "tokens", bound['T'].value) ||
-	    !divides(check, "heads", heads, "columns of q", query) || !divides(check, "kv_heads", kv_heads, "heads", heads))
+	if (!seq_check(check, bound['T'].value) || !divides(check, "heads", heads, "columns of q", query) ||
+	    !divides(check, "kv_heads", kv_heads, "heads", heads))
 		return false;
 	if (key == kv_heads * (query / heads))
 		return true;
@@ -237,7 +250,21 @@ static bool norm_check(const struct pp_body_check *check, unsigned mean)
 	return false;
 }
 
-/* `ids` first, `labels` after them where the stage loads both. */
+/* Every token is a row of the table, whole or in shards. */
+static bool table_check(const struct pp_body_check *check, unsigned operand)
+{
+	const struct pp_reg *reg = operand_reg(check, operand);
+	uint64_t rows = reg->rows;
+	if (reg->type == PP_TYPE_S && reg->shard == 0)
+		rows *= check->program->tp;
+	if (rows >= check->program->train.vocab)
+		return true;
+	pp_body_complain(check, "%s has %" PRIu64 " rows, but tokens run to %" PRIu32 " (vocab of `train`)", reg->name,
+	                 rows, check->program->train.vocab);
+	return false;
+}
+
+/* `ids` first, `labels` after them where the stage loads both; all that a load brings. */
 static bool aux_check(const struct pp_body_check *check, unsigned operand, bool labels)
 {
 	const struct pp_reg *reg = operand_reg(check, operand);
@@ -246,6 +273,12 @@ static bool aux_check(const struct pp_body_check *check, unsigned operand, bool 
 	uint64_t wanted = labels && stage->loads_tokens ? (uint64_t)reg->rows * pp_dtype_size[PP_I32] : 0;
 	if (!(labels ? stage->loads_labels : stage->loads_tokens)) {
 		pp_body_complain(check, "reads %s, but stage %" PRIu32 " does not load them", what, check->body->stage);
+		return false;
+	}
+	uint64_t tokens = (uint64_t)check->program->train.microbatch * check->program->train.seq;
+	if (reg->rows != tokens) {
+		pp_body_complain(check, "%s (%s) are %" PRIu32 ", but a microbatch has %" PRIu64 " (`train`)", what, reg->name,
+		                 reg->rows, tokens);
 		return false;
 	}
 	if (reg->offset == wanted)
@@ -266,7 +299,19 @@ static bool xent_check(const struct pp_body_check *check, const struct binding *
 		                 instr->imm[0], columns);
 		return false;
 	}
-	return below(check, "mean", instr->imm[1], 2) && aux_check(check, 1, true);
+	const struct pp_train *train = &check->program->train;
+	if (instr->imm[0] != train->vocab) {
+		pp_body_complain(check, "vocab = %" PRIu64 ", but `train` says %" PRIu32, instr->imm[0], train->vocab);
+		return false;
+	}
+	if (!below(check, "mean", instr->imm[1], 2))
+		return false;
+	if ((instr->imm[1] == 1) == (train->mean == PP_MB_MEAN))
+		return aux_check(check, 1, true);
+	pp_body_complain(check, "mean = %" PRIu64 " %s, but `train` takes the %s: gradients would be scaled %s",
+	                 instr->imm[1], instr->imm[1] ? "divides by the tokens of the microbatch" : "sums over tokens",
+	                 pp_mean_name[train->mean], instr->imm[1] ? "twice" : "by the number of microbatches alone");
+	return false;
 }
 
 /* Rows of a sharded collective: tp shards make the whole. */
@@ -286,8 +331,9 @@ static bool immediates_check(const struct pp_body_check *check, const struct bin
 	const struct pp_body_instr *instr = instr_of(check);
 	switch ((enum pp_body_op)instr->op) {
 	case PP_BODY_EMBED:
+		return seq_check(check, bound['T'].value) && aux_check(check, 0, false) && table_check(check, 1);
 	case PP_BODY_EMBED_DW:
-		return divides(check, "seq", instr->imm[0], "tokens", bound['T'].value) && aux_check(check, 0, false);
+		return seq_check(check, bound['T'].value) && aux_check(check, 0, false) && table_check(check, 2);
 	case PP_BODY_NORM:
 		return norm_check(check, 4);
 	case PP_BODY_NORM_DX:

@@ -10,6 +10,8 @@
 uint64_t pp_stage_out_bytes(const struct pp_program *program, uint32_t stage)
 {
 	const struct pp_stage *at = &program->stages[stage];
+	if (stage + 1 == program->stage_count) /* no stage reads it, no slot holds it */
+		return 0;
 	return (uint64_t)at->out_count * pp_dtype_size[at->out_dtype];
 }
 

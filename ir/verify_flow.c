@@ -35,10 +35,13 @@ static bool read_aux(struct pp_flow *f, const struct pp_instr *instr, uint32_t s
 	return true;
 }
 
-/* The stash operand is null where a stage keeps nothing, or for a forward that is never followed by a backward. */
+/* The stash operand is null where a stage keeps nothing, or for a forward that no backward follows, unless its body is
+ * there and writes the stash all the same. */
 static bool stash_absent(const struct pp_flow *f, const struct pp_instr *instr, uint32_t slot)
 {
-	return slot == PP_NULL && (f->proof->forward_only || f->proof->program->stages[instr->stage].stash_bytes == 0);
+	const struct pp_stage *stage = &f->proof->program->stages[instr->stage];
+	return slot == PP_NULL &&
+	       (stage->stash_bytes == 0 || (f->proof->forward_only && stage->body[PP_PHASE_F] == PP_NULL));
 }
 
 /* Why an op that wants to find `from` and leave `to` may not run when it finds `found`. */
@@ -49,6 +52,19 @@ static const char *misplaced(uint8_t from, uint8_t to, uint8_t found)
 	if (found > from)
 		return "comes on top of `bwdi`: the gradient would count twice";
 	return found == RAN_NOTHING ? "runs before its forward" : "runs before its input gradient";
+}
+
+/* What runs has a body; a program without any is a schedule alone, and no executor takes it. */
+static bool has_body(const struct pp_flow *f, const struct pp_instr *instr)
+{
+	const struct pp_program *program = f->proof->program;
+	enum pp_phase phase = pp_phase_of(instr);
+	if (program->body_count == 0 || program->stages[instr->stage].body[phase] != PP_NULL)
+		return true;
+	pp_flow_error(f, "V10",
+	              pp_arena_printf(f->proof->arena, "has nothing to run: stage %" PRIu32 " has no body for phase %s",
+	                              instr->stage, pp_phase_name[phase]));
+	return false;
 }
 
 /* V1: the op runs on its stage's rank, once, after what must precede it. */
@@ -71,6 +87,8 @@ static bool step(struct pp_flow *f, const struct pp_instr *instr, uint8_t from, 
 		pp_flow_error(f, "V1", "does not belong into a forward-only program");
 		return false;
 	}
+	if (!has_body(f, instr))
+		return false;
 	uint8_t *progress = &f->progress[(size_t)instr->stage * program->microbatches + instr->mb];
 	if (*progress == from) {
 		*progress = to;
@@ -189,6 +207,28 @@ static bool weight_gradient(struct pp_flow *f, const struct pp_instr *instr)
 	return read_aux(f, instr, instr->a[0], PP_PHASE_W);
 }
 
+/* A load fills all of aux, no less and no more; in a program without bodies nobody says what that is. */
+static bool brings_aux(const struct pp_flow *f, const struct pp_stage *stage)
+{
+	const struct pp_train *train = &f->proof->program->train;
+	uint64_t tokens = (uint64_t)train->microbatch * train->seq, bytes;
+	uint32_t arrays = (stage->loads_tokens ? 1u : 0) + (stage->loads_labels ? 1u : 0);
+	if (f->proof->program->body_count == 0)
+		return true;
+	if (train->vocab == 0) {
+		pp_flow_error(f, "V5", "loads data, but `train` says vocab 0: there is none");
+		return false;
+	}
+	if (!__builtin_mul_overflow(tokens, arrays * pp_dtype_size[PP_I32], &bytes) && stage->aux_bytes == bytes)
+		return true;
+	pp_flow_error(f, "V5",
+	              pp_arena_printf(f->proof->arena,
+	                              "brings %s of %" PRIu64 " tokens (`train`), but stage %td says aux %" PRIu64,
+	                              arrays == 1 ? "one array" : "two arrays", tokens, stage - f->proof->program->stages,
+	                              stage->aux_bytes));
+	return false;
+}
+
 static bool load(struct pp_flow *f, const struct pp_instr *instr)
 {
 	const struct pp_program *program = f->proof->program;
@@ -206,6 +246,8 @@ static bool load(struct pp_flow *f, const struct pp_instr *instr)
 		                              loads(f, instr->stage) ? pp_load_name[wanted] : "no data"));
 		return false;
 	}
+	if (!brings_aux(f, stage))
+		return false;
 	f->operand = "aux";
 	return pp_flow_put(f, instr->a[0], PP_CLASS_AUX, PP_HOLDS_DATA, instr->stage, instr->mb, stage->aux_bytes);
 }

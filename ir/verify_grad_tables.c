@@ -99,9 +99,16 @@ static bool tables_good(struct pp_grad *g)
 static bool find_losses(struct pp_grad *g)
 {
 	const struct pp_program *program = g->proof->program;
-	for (uint32_t s = 0; s < program->stage_count; s++)
-		if (program->stages[s].loads_labels)
-			g->loss_stage = s;
+	for (uint32_t s = 0; s < program->stage_count; s++) {
+		if (!program->stages[s].loads_labels)
+			continue;
+		if (g->loss_stage != PP_NULL)
+			return table_error(g, pp_arena_printf(g->proof->arena,
+			                                      "stages %" PRIu32 " and %" PRIu32
+			                                      " both load labels: one stage computes the loss of a microbatch",
+			                                      g->loss_stage, s));
+		g->loss_stage = s;
+	}
 	if (g->loss_stage == PP_NULL)
 		return true;
 	uint32_t r = program->stages[g->loss_stage].rank, found = 0;
@@ -177,6 +184,19 @@ static bool all_updated(const struct pp_grad *g)
 	return true;
 }
 
+/* All ranks learn whether the step counts, so all go on or stop alike. */
+static bool all_clipped(const struct pp_grad *g)
+{
+	const struct pp_program *program = g->proof->program;
+	for (uint32_t r = 0; r < program->ranks && program->tensor_count; r++)
+		if (g->clipped[r] == PP_NULL)
+			return table_error(g, pp_arena_printf(g->proof->arena,
+			                                      "rank %" PRIu32 " runs no `clip`: it does not learn whether the "
+			                                      "step counts, and does not end it with the others",
+			                                      r));
+	return true;
+}
+
 bool pp_prove_grad(struct pp_proof *proof)
 {
 	struct pp_grad g = grad_begin(proof);
@@ -190,5 +210,5 @@ bool pp_prove_grad(struct pp_proof *proof)
 		g.in_work[g.rank] = false;
 		good = pp_grad_advance(&g);
 	}
-	return good && (proof->forward_only || all_updated(&g));
+	return good && (proof->forward_only || (all_updated(&g) && all_clipped(&g)));
 }

@@ -58,7 +58,7 @@ static bool code_fits(const char *name, const char *text, bool accepted)
 	if (strncmp(name, "accepted_", 9) == 0)
 		return accepted && !*text;
 	char code[16];
-	snprintf(code, sizeof code, "error[V%c]", name[1]);
+	snprintf(code, sizeof code, "error[V%d]", atoi(name + 1));
 	return !accepted && strncmp(text, code, strlen(code)) == 0;
 }
 
