@@ -1,11 +1,10 @@
 /* pipedump: shows a program. Command line, terminal, choice of view; the views are emit_*.c. */
-#include "dump_load.h"
 #include "emit.h"
 
 #include "ir/file.h"
 #include "ir/options.h"
+#include "ir/program_file.h"
 #include "ir/program_text.h"
-#include "ir/str.h"
 #include "ir/verify.h"
 
 #include <ctype.h>
@@ -363,10 +362,10 @@ static int finish(struct pp_dump *dump, const char *output, char *text, size_t l
 static int run(struct pp_arena *arena, const struct arguments *arguments, const char *path)
 {
 	struct pp_status status = {0};
-	struct pp_diag *diag;
+	struct pp_loaded loaded;
 	char *text = NULL;
 	size_t length = 0;
-	struct pp_program *program = pp_dump_load(arena, path, &diag, &status);
+	bool read = pp_program_load(arena, path, &loaded, &status);
 	struct pp_dump dump = {
 	    .arena = arena,
 	    .out = arguments->output ? open_memstream(&text, &length) : stdout,
@@ -376,15 +375,15 @@ static int run(struct pp_arena *arena, const struct arguments *arguments, const 
 	    .color = wants_color(arguments),
 	    .utf8 = locale_is_utf8(),
 	};
-	bool ok = program && dump.out && show(&dump, program, arguments, diag, &status);
+	bool ok = read && dump.out && show(&dump, loaded.program, arguments, loaded.diag, &status);
 	int code = ok ? PP_EXIT_OK : status.code ? (int)status.code : PP_EXIT_REJECTED;
 	if (arguments->output && dump.out)
 		fclose(dump.out);
 	if (ok)
 		code = finish(&dump, arguments->output, text, length, &status);
 	free(text);
-	if (!ok && (!program || wants_times(arguments)))
-		pp_diag_print(diag, stderr, PP_DIAG_HUMAN, isatty(STDERR_FILENO) && wants_color(arguments));
+	if (!ok && (!read || wants_times(arguments)))
+		pp_diag_print(loaded.diag, stderr, PP_DIAG_HUMAN, isatty(STDERR_FILENO) && wants_color(arguments));
 	if (status.text[0])
 		fprintf(stderr, "pipedump: %s\n", status.text);
 	return code;

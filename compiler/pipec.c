@@ -6,6 +6,7 @@
 #include "ir/file.h"
 #include "ir/image.h"
 #include "ir/options.h"
+#include "ir/program_file.h"
 #include "ir/program_text.h"
 #include "ir/status.h"
 #include "ir/verify.h"
@@ -124,15 +125,26 @@ static int job_close(struct job *job, bool ok)
 	return clean ? PP_EXIT_OK : PP_EXIT_REJECTED;
 }
 
-static bool load(struct job *job, const char *path, const unsigned char **bytes, size_t *length,
-                 struct pp_status *status)
+/* End a job that the environment stopped. */
+static int job_fail(struct job *job, const struct pp_status *status)
 {
+	pp_arena_destroy(job->unit.arena);
+	return fail(status);
+}
+
+static bool load(struct job *job, const char *path, enum pp_content *content, struct pp_status *status)
+{
+	struct pp_unit *unit = &job->unit;
 	char *text;
-	if (!pp_file_read(job->unit.arena, path, &text, length, status))
+	size_t length;
+	if (!pp_file_read(unit->arena, path, &text, &length, status))
 		return false;
-	*bytes = (const unsigned char *)text;
-	job->unit.source = pp_sources_add(job->unit.sources, strcmp(path, "-") == 0 ? "<stdin>" : path, text, *length);
-	return job->unit.source || pp_fail(status, PP_EXIT_ENVIRONMENT, "%s is too large", path);
+	*content = pp_content_of(text, length);
+	if (*content == PP_CONTENT_IMAGE)
+		return pp_fail(status, PP_EXIT_ENVIRONMENT,
+		               "%s is an image already; `pipec verify` proves it again, `pipedump` shows it", path);
+	unit->source = pp_sources_add(unit->sources, strcmp(path, "-") == 0 ? "<stdin>" : path, text, length);
+	return unit->source || pp_fail(status, PP_EXIT_ENVIRONMENT, "%s is too large", path);
 }
 
 /* ---- summary --------------------------------------------------------------------------------- */
@@ -225,19 +237,7 @@ static const char *default_output(struct pp_arena *arena, const char *path)
 	return pp_arena_printf(arena, "%.*s.ppx", (int)length, base);
 }
 
-/* Text that starts with the line `pps N` is a program, not a spec. */
-static bool is_program_text(const struct pp_source *source)
-{
-	const char *text = source->text;
-	while (*text == ';' || *text == '\n' || *text == '\r' || *text == ' ') {
-		if (*text == ';')
-			text += strcspn(text, "\n");
-		else
-			text++;
-	}
-	return strncmp(text, "pps ", 4) == 0;
-}
-
+/* The passes of a program text: what a spec gets from `plan` on. */
 static bool assemble(struct job *job)
 {
 	struct pp_unit *unit = &job->unit;
@@ -249,16 +249,22 @@ static bool assemble(struct job *job)
 	return !train || pp_simulate(unit->arena, unit->program, train, PP_LAYOUT_CHANNEL, false, &unit->sim);
 }
 
-static int emit_level(struct job *job, enum pp_pass pass)
+static bool make(struct job *job, enum pp_content content, enum pp_pass last)
+{
+	if (content == PP_CONTENT_PROGRAM_TEXT)
+		return assemble(job);
+	return pp_compile(&job->unit, last, dump, (void *)(uintptr_t)job->settings);
+}
+
+static int emit_level(struct job *job, enum pp_content content, enum pp_pass pass)
 {
 	struct pp_unit *unit = &job->unit;
-	bool program_text = is_program_text(unit->source);
-	if (program_text && pass != PP_PASS_verify) {
-		fprintf(stderr, "pipec: %s is a program text: it has no level but `program`\n", unit->source->name);
-		pp_arena_destroy(unit->arena);
-		return PP_EXIT_USAGE;
+	if (content == PP_CONTENT_PROGRAM_TEXT && pass != PP_PASS_verify) {
+		struct pp_status status;
+		pp_fail(&status, PP_EXIT_USAGE, "%s is a program text: it has no level but `program`", unit->source->name);
+		return job_fail(job, &status);
 	}
-	bool ok = program_text ? assemble(job) : pp_compile(unit, pass, dump, (void *)(uintptr_t)job->settings);
+	bool ok = make(job, content, pass);
 	if (ok)
 		pp_passes[pass].print(unit, stdout);
 	return job_close(job, ok);
@@ -280,22 +286,16 @@ static int write_image(struct job *job, const char *path)
 
 static int build_file(const struct settings *settings, const char *path, enum command command)
 {
+	static const char *const levels[] = {"ast", "spec", "stages", "schedule", "program"};
 	struct job job;
 	struct pp_status status;
-	const unsigned char *bytes;
-	size_t length;
+	enum pp_content content;
 	job_open(&job, settings);
-	if (!load(&job, path, &bytes, &length, &status)) {
-		pp_arena_destroy(job.unit.arena);
-		return fail(&status);
-	}
-	if (command == BUILD && settings->emit) {
-		static const char *const levels[] = {"ast", "spec", "stages", "schedule", "program"};
-		return emit_level(&job, pp_pass_of_level(levels[settings->emit - 1]));
-	}
-	bool ok = is_program_text(job.unit.source)
-	              ? assemble(&job)
-	              : pp_compile(&job.unit, PP_PASS_asserts, dump, (void *)(uintptr_t)settings);
+	if (!load(&job, path, &content, &status))
+		return job_fail(&job, &status);
+	if (command == BUILD && settings->emit)
+		return emit_level(&job, content, pp_pass_of_level(levels[settings->emit - 1]));
+	bool ok = make(&job, content, PP_PASS_asserts);
 	if (ok && command == BUILD) {
 		int code = write_image(&job, path);
 		if (code)
@@ -308,47 +308,35 @@ static int build_file(const struct settings *settings, const char *path, enum co
 
 /* ---- verify ---------------------------------------------------------------------------------- */
 
+static void print_verified(const char *path, const struct pp_program *program, const struct pp_stamp *stamp)
+{
+	uint64_t instructions = 0;
+	for (uint32_t i = 0; i < program->program_count; i++)
+		for (uint32_t r = 0; r < program->ranks; r++)
+			instructions += program->programs[i].streams[r].count;
+	printf("%s: ", path);
+	print_proof(stdout, stamp);
+	printf("; %" PRIu64 " instructions on %u ranks; bits: ", instructions, program->ranks);
+	if (stamp->bits_fixed)
+		puts("fixed");
+	else
+		printf("order-dependent: %s\n", stamp->bits_reason);
+}
+
 static int verify_file(const struct settings *settings, const char *path)
 {
 	struct job job;
 	struct pp_status status;
-	const unsigned char *bytes;
-	size_t length;
+	struct pp_loaded loaded;
 	job_open(&job, settings);
-	struct pp_unit *unit = &job.unit;
-	if (!load(&job, path, &bytes, &length, &status)) {
-		pp_arena_destroy(unit->arena);
-		return fail(&status);
-	}
-	if (pp_image_magic(bytes, length)) {
-		unit->program = pp_image_read(unit->arena, path, bytes, length, &status);
-		if (!unit->program) {
-			pp_arena_destroy(unit->arena);
-			return fail(&status);
-		}
-	} else if (is_program_text(unit->source)) {
-		unit->program = pp_program_read(unit->arena, unit->source, unit->diag);
-	} else {
-		pp_arena_destroy(unit->arena);
-		fprintf(stderr,
-		        "pipec: %s is neither an image (.ppx) nor a program text (first line `pps 1`); specs are proven by "
-		        "`pipec check`\n",
-		        path);
-		return PP_EXIT_REJECTED;
-	}
+	bool read = pp_program_load(job.unit.arena, path, &loaded, &status);
+	if (!read && status.text[0])
+		return job_fail(&job, &status);
+	job.unit.diag = loaded.diag;
 	struct pp_stamp stamp = {0};
-	bool ok = unit->program && pp_verify(unit->program, &stamp, unit->diag);
-	if (ok) {
-		uint64_t instructions = 0;
-		for (uint32_t i = 0; i < unit->program->program_count; i++)
-			for (uint32_t r = 0; r < unit->program->ranks; r++)
-				instructions += unit->program->programs[i].streams[r].count;
-		printf("%s: ", path);
-		print_proof(stdout, &stamp);
-		printf("; %" PRIu64 " instructions on %u ranks; bits: %s%s%s\n", instructions, unit->program->ranks,
-		       stamp.bits_fixed ? "fixed" : "order-dependent", stamp.bits_fixed ? "" : ": ",
-		       stamp.bits_fixed ? "" : stamp.bits_reason);
-	}
+	bool ok = read && pp_verify(loaded.program, &stamp, loaded.diag);
+	if (ok)
+		print_verified(path, loaded.program, &stamp);
 	return job_close(&job, ok);
 }
 

@@ -148,9 +148,9 @@ int pp_launch_loop(struct pp_launch *launch)
 {
 	struct pp_loaded loaded;
 	struct pp_status status;
-	if (!pp_load(launch->arena, launch->path, &loaded, &status) ||
+	if (!pp_program_load(launch->arena, launch->path, &loaded, &status) ||
 	    !pp_check_supported(loaded.program, launch->path, launch->device, &status) ||
-	    !pp_load_verify(&loaded, &status) || !pp_check_memory(loaded.program, NULL, &status))
+	    !pp_check_proof(&loaded, &status) || !pp_check_memory(loaded.program, NULL, &status))
 		return pp_launch_failed(&loaded, &status, true);
 	if (launch->announce)
 		fprintf(stderr,

@@ -2,7 +2,7 @@
 #ifndef PP_LAUNCH_H
 #define PP_LAUNCH_H
 
-#include "load.h"
+#include "start_check.h"
 #include "train_loop.h"
 
 struct pp_launch {

@@ -39,7 +39,7 @@ static bool verify_on_first(struct start *start, struct pp_status *status)
 		if (start->here[i] && i < first)
 			first = i;
 	}
-	bool fine = first != start->rank || pp_load_verify(&start->loaded, status);
+	bool fine = first != start->rank || pp_check_proof(&start->loaded, status);
 	/* Machines print in turn only if the first did not fail: that is rank 0's. */
 	start->diagnosed = !fine && start->rank == 0;
 	return agree(start, "waiting for the proof of the program", fine, status);
@@ -48,7 +48,7 @@ static bool verify_on_first(struct start *start, struct pp_status *status)
 static bool check_start(struct start *start, struct pp_status *status)
 {
 	struct pp_launch *launch = start->launch;
-	bool fine = pp_load(launch->arena, launch->path, &start->loaded, status);
+	bool fine = pp_program_load(launch->arena, launch->path, &start->loaded, status);
 	start->diagnosed = !fine && start->rank == 0;
 	if (!agree(start, "loading the program", fine, status))
 		return false;

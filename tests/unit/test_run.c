@@ -1,5 +1,5 @@
 /* What surrounds the interpreter: learning rate, reported loss, metrics lines, start checks. */
-#include "executor/load.h"
+#include "executor/start_check.h"
 #include "executor/metrics.h"
 #include "executor/train_loop.h"
 

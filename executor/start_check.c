@@ -1,13 +1,10 @@
-/* Reading programs and checking that they can run here.
+/* Checking that a program can run here.
  *
  * Ensures: nothing is allocated for a run before all of this has passed. */
-#include "load.h"
+#include "start_check.h"
 
 #include "transport.h"
 
-#include "ir/file.h"
-#include "ir/image.h"
-#include "ir/program_text.h"
 #include "ir/verify.h"
 
 #include <inttypes.h>
@@ -15,48 +12,10 @@
 #include <string.h>
 #include <unistd.h>
 
-static uint64_t hash_text(const char *text, size_t length)
-{
-	uint64_t hash = UINT64_C(14695981039346656037);
-	for (size_t i = 0; i < length; i++)
-		hash = (hash ^ (unsigned char)text[i]) * UINT64_C(1099511628211);
-	return hash;
-}
-
-static bool load_text(struct pp_arena *arena, const char *path, const char *text, size_t length,
-                      struct pp_loaded *loaded, struct pp_status *status)
-{
-	struct pp_sources *sources = pp_sources_create(arena);
-	const struct pp_source *source = pp_sources_add(sources, path, text, length);
-	if (!source)
-		return pp_fail(status, PP_EXIT_ENVIRONMENT, "%s is too large for a program text", path);
-	loaded->diag = pp_diag_create(arena, sources);
-	loaded->hash = hash_text(text, length);
-	loaded->program = pp_program_read(arena, source, loaded->diag);
-	return loaded->program || pp_fail(status, PP_EXIT_REJECTED, "%s", "");
-}
-
-bool pp_load(struct pp_arena *arena, const char *path, struct pp_loaded *loaded, struct pp_status *status)
-{
-	char *text;
-	size_t length;
-	*loaded = (struct pp_loaded){.diag = pp_diag_create(arena, pp_sources_create(arena))};
-	if (!pp_file_read(arena, path, &text, &length, status))
-		return false;
-	const unsigned char *bytes = (const unsigned char *)text;
-	if (!pp_image_magic(bytes, length))
-		return load_text(arena, path, text, length, loaded, status);
-	loaded->program = pp_image_read(arena, path, bytes, length, status);
-	loaded->hash = pp_image_hash(bytes, length);
-	return loaded->program != NULL;
-}
-
-bool pp_load_verify(struct pp_loaded *loaded, struct pp_status *status)
+bool pp_check_proof(struct pp_loaded *loaded, struct pp_status *status)
 {
 	struct pp_stamp stamp;
-	if (pp_verify(loaded->program, &stamp, loaded->diag))
-		return true;
-	return pp_fail(status, PP_EXIT_REJECTED, "%s", "");
+	return pp_verify(loaded->program, &stamp, loaded->diag) || pp_fail(status, PP_EXIT_REJECTED, "%s", "");
 }
 
 /* ---- support --------------------------------------------------------------------------------- */

@@ -1,25 +1,14 @@
-/* From a `.ppx` or `.pps` file to a program that may run: reading, checking before the first allocation. */
-#ifndef PP_LOAD_H
-#define PP_LOAD_H
+/* What a loaded program must pass before a run allocates anything. */
+#ifndef PP_START_CHECK_H
+#define PP_START_CHECK_H
 
 #include "device.h"
 
-#include "ir/diag.h"
-#include "ir/program.h"
+#include "ir/program_file.h"
 #include "ir/status.h"
 
-struct pp_loaded {
-	struct pp_program *program;
-	uint64_t hash; /* equal on all ranks if they loaded the same bytes */
-	struct pp_diag *diag;
-};
-
-/* Read a file ("-": standard input), image or text by its content. False: *status says why, unless its text is empty:
- * then the reasons are in loaded->diag. */
-bool pp_load(struct pp_arena *arena, const char *path, struct pp_loaded *loaded, struct pp_status *status);
-
 /* Prove the program. False: the reasons are in loaded->diag, *status has an empty text. */
-bool pp_load_verify(struct pp_loaded *loaded, struct pp_status *status);
+bool pp_check_proof(struct pp_loaded *loaded, struct pp_status *status);
 
 /* What this piperun and device can run: placed slots, tp = dp = 1, ops, collectives. */
 bool pp_check_supported(const struct pp_program *program, const char *path, const struct pp_device_ops *device,
