@@ -220,7 +220,10 @@ static void rate_time(struct pp_arena *arena, const struct pp_spec *spec, struct
 
 static struct pp_span stage_span(const struct pp_spec *spec, uint32_t stage)
 {
-	return spec->stages.stage_spans ? spec->stages.stage_spans[stage] : spec->stages.span;
+	const struct pp_stages_spec *stages = &spec->stages;
+	if (stages->stage_spans && pp_span_known(stages->stage_spans[stage]))
+		return stages->stage_spans[stage];
+	return stages->split ? stages->split_span : stages->span;
 }
 
 static void warn_empty_stages(const struct pp_spec *spec, const struct pp_stages *stages, struct pp_diag *diag)

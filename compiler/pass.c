@@ -131,10 +131,26 @@ static bool run_verify(struct pp_unit *unit)
 	return pp_verify(unit->program, &unit->program->stamp, unit->diag);
 }
 
+/* Fewer microbatches than ranks: legal, but most of the step is filling and draining. */
+static void warn_few_microbatches(const struct pp_unit *unit)
+{
+	uint32_t ranks = unit->program->ranks, microbatches = unit->program->microbatches;
+	if (microbatches >= ranks)
+		return;
+	struct pp_message *m = pp_warning(unit->diag, "W0601", unit->resolved.spec.train_span,
+	                                  "%u microbatch%s on %u ranks: ranks idle %.0f %% of the step", microbatches,
+	                                  microbatches == 1 ? "" : "es", ranks, 100 * unit->sim.bubble);
+	pp_help(m, "microbatches = %u would leave about %.0f %% with equal stages under 1f1b: (p-1) / (m+p-1)", 4 * ranks,
+	        100.0 * (ranks - 1) / (5.0 * ranks - 1));
+}
+
 static bool run_simulate(struct pp_unit *unit)
 {
 	const struct pp_named_program *train = pp_program_find(unit->program, "train");
-	return pp_simulate(unit->arena, unit->program, train, PP_LAYOUT_CHANNEL, false, &unit->sim);
+	if (!pp_simulate(unit->arena, unit->program, train, PP_LAYOUT_CHANNEL, false, &unit->sim))
+		return false;
+	warn_few_microbatches(unit);
+	return true;
 }
 
 static void print_metrics(const struct pp_unit *unit, FILE *out)

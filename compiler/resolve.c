@@ -51,6 +51,16 @@ static void list_settings(struct pp_resolver *resolver)
 	resolver->out->setting_count = count;
 }
 
+/* Where later passes point when something is wrong with a whole block; `microbatches` for the batch. */
+static void note_spans(struct pp_resolver *resolver)
+{
+	struct pp_spec *spec = &resolver->out->spec;
+	spec->model_span = resolver->sections[PP_SECTION_MODEL]->span;
+	spec->cluster_span = resolver->sections[PP_SECTION_CLUSTER]->span;
+	spec->parallel_span = resolver->sections[PP_SECTION_PARALLEL]->span;
+	spec->train_span = pp_field_span(resolver->sections[PP_SECTION_TRAIN], PP_ATTR_train_microbatches);
+}
+
 static void resolve_blocks(struct pp_resolver *resolver)
 {
 	pp_sections_set(resolver);
@@ -64,6 +74,7 @@ static void resolve_blocks(struct pp_resolver *resolver)
 	pp_resolve_stages(resolver);
 	pp_resolve_run(resolver);
 	pp_resolve_schedule(resolver);
+	note_spans(resolver);
 	pp_names_check_schedules(resolver);
 	pp_asserts_check_now(resolver);
 }

@@ -111,7 +111,8 @@ struct pp_spec {
 	const char *schedule_name; /* of the active schedule */
 	uint64_t schedule_memory;  /* bound `memory <=` of the schedule, 0: none */
 	uint32_t group;            /* interleaved: microbatches per group, 0: default */
-	struct pp_span model_span, cluster_span, parallel_span, schedule_span, train_span;
+	struct pp_span model_span, cluster_span, parallel_span, schedule_span; /* names of the blocks */
+	struct pp_span train_span; /* of `microbatches` where it is given, else of the block */
 };
 
 /* Canonical text: `pipec build --emit=spec`. Every value, in base units. */
