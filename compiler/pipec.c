@@ -1,6 +1,7 @@
 /* pipec: the command line of the compiler. Subcommands, options, exit codes; everything else is in the passes. */
 #include "library.h"
 #include "pass.h"
+#include "show.h"
 
 #include "codegen/plan_memory.h"
 #include "ir/file.h"
@@ -16,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum command { BUILD = 1, CHECK = 2, VERIFY = 4, SPECS = BUILD | CHECK, ALL = BUILD | CHECK | VERIFY };
+enum command { BUILD = 1, CHECK = 2, VERIFY = 4, SHOW = 8, SPECS = BUILD | CHECK | SHOW, ALL = SPECS | VERIFY };
 enum color { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER };
 
 #define EMIT_LEVELS "ast|spec|stages|schedule|program"
@@ -44,7 +45,7 @@ static const struct pp_option options[] = {
     {"include", 'I', PP_OPTION_LIST, "FOLDER", offsetof(struct settings, folders), "look here for imported files",
      .commands = SPECS},
     {"dump-after", 0, PP_OPTION_TEXT, "PASS|all", offsetof(struct settings, dump_after),
-     "print the state after a pass on stderr (for developers)", .commands = SPECS},
+     "print the state after a pass on stderr (for developers)", .commands = BUILD | CHECK},
     {"werror", 'W', PP_OPTION_FLAG, NULL, offsetof(struct settings, warnings_are_errors), "warnings are errors",
      .commands = SPECS},
     {"diagnostics", 0, PP_OPTION_CHOICE, "human|short|json", offsetof(struct settings, diagnostics),
@@ -61,6 +62,7 @@ enum { OPTION_COUNT = sizeof options / sizeof *options };
 static const char examples[] =
     "pipec build model.pipe                     compile to model.ppx, proof included\n"
     "pipec build model.pipe -D pp=8 -o a.ppx    set a parameter of the spec\n"
+    "pipec show model.pipe cluster              values in use and where each comes from\n"
     "pipec build --emit=stages model.pipe       which layers on which rank, and why\n"
     "pipec check *.pipe                         every pass and the proof, no output file\n"
     "pipec verify model.ppx streams.pps         prove programs again, however they were made\n";
@@ -340,12 +342,37 @@ static int verify_file(const struct settings *settings, const char *path)
 	return job_close(&job, ok);
 }
 
+/* ---- show --------------------------------------------------------------------------------------- */
+
+static int show_file(const struct settings *settings, const struct pp_option_list *operands)
+{
+	struct job job;
+	struct pp_status status;
+	enum pp_content content;
+	if (operands->count > 2) {
+		fprintf(stderr, "pipec show: one file and at most one name: pipec show model.pipe cluster.gpu\n");
+		return PP_EXIT_USAGE;
+	}
+	job_open(&job, settings);
+	struct pp_unit *unit = &job.unit;
+	if (!load(&job, operands->items[0], &content, &status))
+		return job_fail(&job, &status);
+	bool ok = pp_compile(unit, PP_PASS_resolve, NULL, NULL);
+	const char *what = operands->count > 1 ? operands->items[1] : NULL, *near = NULL;
+	if (ok && !pp_settings_print(unit->arena, &unit->resolved, what, stdout, &near)) {
+		fprintf(stderr, "pipec show: nothing is called `%s`%s%s%s\n", what, near ? "; did you mean `" : "",
+		        near ? near : "", near ? "`?" : "");
+		ok = false;
+	}
+	return job_close(&job, ok);
+}
+
 /* ---- main ------------------------------------------------------------------------------------ */
 
 static void print_help(enum command command, FILE *out)
 {
 	fputs(examples, out);
-	fputs("\ncommands: build, check, verify\noptions:\n", out);
+	fputs("\ncommands: build, check, verify, show\noptions:\n", out);
 	pp_options_help(options, OPTION_COUNT, command, out);
 	fputs("\nexit: 0 ok, 1 rejected, 2 usage, 3 environment\n", out);
 }
@@ -386,13 +413,15 @@ static int parse_and_run(struct pp_arena *arena, enum command command, const cha
 		fprintf(stderr, "%s: one file at a time; `pipec check` takes several\n", tool);
 		return PP_EXIT_USAGE;
 	}
+	if (command == SHOW)
+		return show_file(&settings, &arguments.operands);
 	return run_command(command, &settings, &arguments.operands);
 }
 
 int main(int argc, char **argv)
 {
-	static const char commands[] = "build|check|verify";
-	static const enum command bits[] = {BUILD, CHECK, VERIFY};
+	static const char commands[] = "build|check|verify|show";
+	static const enum command bits[] = {BUILD, CHECK, VERIFY, SHOW};
 	if (argc < 2) {
 		print_help(ALL, stderr);
 		return PP_EXIT_USAGE;
@@ -407,7 +436,7 @@ int main(int argc, char **argv)
 		code = parse_and_run(arena, ALL, "pipec", argc, argv);
 	} else {
 		const char *near = pp_choice_nearest(arena, commands, argv[1]);
-		fprintf(stderr, "pipec: `%s` is no command; commands are build, check, verify%s%s%s\n", argv[1],
+		fprintf(stderr, "pipec: `%s` is no command; commands are build, check, verify, show%s%s%s\n", argv[1],
 		        near ? "; did you mean `" : "", near ? near : "", near ? "`?" : "");
 		code = PP_EXIT_USAGE;
 	}
