@@ -349,16 +349,6 @@ static bool show(struct pp_dump *dump, struct pp_program *program, const struct 
 	return choose_window(dump, arguments, status) && emit(dump, arguments, status);
 }
 
-static int finish(struct pp_dump *dump, const char *output, char *text, size_t length, struct pp_status *status)
-{
-	if (output)
-		return pp_file_write(output, text, length, status) ? PP_EXIT_OK : PP_EXIT_ENVIRONMENT;
-	if (fflush(dump->out) == 0 && !ferror(dump->out))
-		return PP_EXIT_OK;
-	pp_fail(status, PP_EXIT_ENVIRONMENT, "cannot write standard output: %s", strerror(errno));
-	return PP_EXIT_ENVIRONMENT;
-}
-
 static int run(struct pp_arena *arena, const struct arguments *arguments, const char *path)
 {
 	struct pp_status status = {0};
@@ -379,8 +369,8 @@ static int run(struct pp_arena *arena, const struct arguments *arguments, const 
 	int code = ok ? PP_EXIT_OK : status.code ? (int)status.code : PP_EXIT_REJECTED;
 	if (arguments->output && dump.out)
 		fclose(dump.out);
-	if (ok)
-		code = finish(&dump, arguments->output, text, length, &status);
+	if (ok && arguments->output && !pp_file_write(arguments->output, text, length, &status))
+		code = PP_EXIT_ENVIRONMENT;
 	free(text);
 	if (!ok && (!read || wants_times(arguments)))
 		pp_diag_print(loaded.diag, stderr, PP_DIAG_HUMAN, isatty(STDERR_FILENO) && wants_color(arguments));
@@ -414,5 +404,5 @@ int main(int argc, char **argv)
 		code = PP_EXIT_USAGE;
 	}
 	pp_arena_destroy(arena);
-	return code;
+	return pp_finish_output("pipedump", code);
 }

@@ -441,5 +441,5 @@ int main(int argc, char **argv)
 		code = PP_EXIT_USAGE;
 	}
 	pp_arena_destroy(arena);
-	return code;
+	return pp_finish_output("pipec", code);
 }

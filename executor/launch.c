@@ -31,7 +31,7 @@ void pp_launch_predict(struct pp_launch *launch, const struct pp_program *progra
 		return;
 	launch->run.predicted = sim->makespan ? sim : NULL; /* no prices: nothing to compare with */
 	uint64_t step = sim->makespan + sim->tail;
-	if (step <= UINT64_MAX / 20 && 20 * step > launch->timeout)
+	if (!launch->timeout_given && step <= UINT64_MAX / 20 && 20 * step > launch->timeout)
 		launch->timeout = 20 * step;
 }
 

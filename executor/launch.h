@@ -11,7 +11,8 @@ struct pp_launch {
 	const struct pp_device_ops *device;
 	struct pp_transport_options transport;
 	struct pp_run_options run;
-	uint64_t timeout; /* ns of one wait; at least 20 predicted steps are waited for */
+	uint64_t timeout;   /* ns of one wait */
+	bool timeout_given; /* else at least 20 predicted steps are waited for */
 	bool announce;    /* say on stderr that ranks run as threads because nothing was said */
 };
 

@@ -156,8 +156,10 @@ bool pp_metrics_step(struct pp_metrics *metrics, const struct pp_step_result *re
 	if (!metrics->file)
 		return true;
 	write_json(metrics, result);
-	return ferror(metrics->file) == 0 ||
-	       pp_fail(status, PP_EXIT_ENVIRONMENT, "cannot write metrics to %s", metrics->options.path);
+	/* Each line at once: what is on disk after a crash, and seen by who follows the file, is every finished step. */
+	return (fflush(metrics->file) == 0 && !ferror(metrics->file)) ||
+	       pp_fail(status, PP_EXIT_ENVIRONMENT, "cannot write metrics to %s: %s", metrics->options.path,
+	               strerror(errno));
 }
 
 double pp_metrics_recent_loss(const struct pp_metrics *metrics, uint64_t *steps)
@@ -174,7 +176,7 @@ bool pp_metrics_close(struct pp_metrics *metrics, struct pp_status *status)
 	clear_bar(metrics);
 	bool ok = true;
 	if (metrics->file) {
-		ok = fflush(metrics->file) == 0;
+		ok = fflush(metrics->file) == 0 && !ferror(metrics->file);
 		if (metrics->file != stdout)
 			ok = fclose(metrics->file) == 0 && ok;
 		if (!ok)

@@ -1,6 +1,7 @@
 /* piperun: runs a proven program. The command line only; see launch.c for what happens then. */
 #include "launch.h"
 
+#include "ir/file.h"
 #include "ir/options.h"
 
 #include <stdio.h>
@@ -32,7 +33,7 @@ static const struct pp_option table[] = {
     {"weights-hash", 0, PP_OPTION_FLAG, NULL, offsetof(struct arguments, weights_hash),
      "print a hash of every tensor after the last step", 0, 0, 0},
     {"timeout", 0, PP_OPTION_UINT, "S", offsetof(struct arguments, timeout),
-     "longest wait for another rank in seconds (default 60)", 1, 1000000, 0},
+     "longest wait for another rank in seconds (default 60, or 20 predicted steps if that is more)", 1, 1000000, 0},
     {"threads", 0, PP_OPTION_UINT, "N", offsetof(struct arguments, threads), "threads of a rank; only 1 so far", 1, 1,
      0},
     {"jitter", 0, PP_OPTION_UINT, "SEED", offsetof(struct arguments, jitter),
@@ -123,7 +124,7 @@ static void exhausted(size_t wanted)
 
 static int run(struct pp_arena *arena, int argc, char **argv)
 {
-	struct arguments values = {.timeout = 60, .threads = 1};
+	struct arguments values = {.threads = 1};
 	struct pp_arguments arguments;
 	struct pp_status status;
 	if (!none_of_later(argc, argv, &status) ||
@@ -156,7 +157,8 @@ static int run(struct pp_arena *arena, int argc, char **argv)
 	            .weights_hash = values.weights_hash,
 	            .quiet = values.quiet,
 	            .jitter = values.jitter},
-	    .timeout = values.timeout * 1000000000,
+	    .timeout = (values.timeout ? values.timeout : 60) * 1000000000,
+	    .timeout_given = values.timeout != 0,
 	};
 	const char *fault = getenv("PP_FAULT");
 	if (fault && !pp_fault_parse(fault, &launch.run.fault, &status))
@@ -169,5 +171,5 @@ int main(int argc, char **argv)
 	struct pp_arena *arena = pp_arena_create(exhausted);
 	int code = run(arena, argc, argv);
 	pp_arena_destroy(arena);
-	return code;
+	return pp_finish_output("piperun", code);
 }

@@ -174,7 +174,10 @@ static bool close_trace(struct pp_run_report *report, struct pp_status *status)
 {
 	FILE *out = report->trace_file;
 	report->trace_file = NULL;
+	bool ok = !out || !ferror(out);
 	if (out && (out == stdout ? fflush(out) : fclose(out)) != 0)
+		ok = false;
+	if (!ok)
 		return pp_fail(status, PP_EXIT_ENVIRONMENT, "cannot write the trace to %s: %s", report->trace_path,
 		               strerror(errno));
 	if (out && report->traced < report->steps)

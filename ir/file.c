@@ -113,3 +113,14 @@ bool pp_file_write(const char *path, const void *bytes, size_t length, struct pp
 	free(temporary);
 	return ok;
 }
+
+int pp_finish_output(const char *tool, int code)
+{
+	errno = 0;
+	bool failed = ferror(stdout) != 0;
+	if (fflush(stdout) == 0 && !failed)
+		return code;
+	/* A failed write of earlier has lost its reason. */
+	fprintf(stderr, "%s: cannot write standard output%s%s\n", tool, errno ? ": " : "", errno ? strerror(errno) : "");
+	return code ? code : PP_EXIT_ENVIRONMENT;
+}

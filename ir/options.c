@@ -154,8 +154,12 @@ static bool store(struct parser *parser, const struct pp_option *option, const c
 /* The value that follows as the next word, or a message that says what is wanted. */
 static const char *next_word(struct parser *parser, const struct pp_option *option, const char *shown)
 {
-	if (parser->at + 1 < parser->argc)
-		return parser->argv[++parser->at];
+	const char *word = parser->at + 1 < parser->argc ? parser->argv[parser->at + 1] : NULL;
+	if (word && strncmp(word, "--", 2) != 0) {
+		parser->at++;
+		return word;
+	}
+	/* A value that looks like an option is a forgotten value; one that is meant is written --name=--value. */
 	pp_fail(parser->status, PP_EXIT_USAGE, "%s wants a value: %s %s", shown, shown, option->argument);
 	return NULL;
 }
@@ -282,15 +286,15 @@ void pp_options_help(const struct pp_option *table, size_t count, uint32_t comma
 
 /* ---- lists of ranks -------------------------------------------------------------------------- */
 
-/* Digits at *at; false unless there is at least one and the number is a rank. */
-static bool rank_number(const char **at, uint32_t count, uint32_t *rank)
+/* Digits at *at, at most UINT32_MAX; false unless there is at least one. */
+static bool rank_number(const char **at, uint32_t *rank)
 {
 	uint64_t number = 0;
 	const char *start = *at;
-	while (**at >= '0' && **at <= '9' && number < count)
-		number = number * 10 + (uint64_t)(*(*at)++ - '0');
-	*rank = (uint32_t)(number < count ? number : 0);
-	return *at > start && number < count;
+	for (; **at >= '0' && **at <= '9'; (*at)++)
+		number = number > UINT32_MAX ? number : number * 10 + (uint64_t)(**at - '0');
+	*rank = number > UINT32_MAX ? UINT32_MAX : (uint32_t)number;
+	return *at > start;
 }
 
 bool pp_parse_ranks(const char *text, uint32_t count, bool *chosen, struct pp_status *status)
@@ -298,17 +302,22 @@ bool pp_parse_ranks(const char *text, uint32_t count, bool *chosen, struct pp_st
 	const char *at = text;
 	do {
 		uint32_t first, last;
-		bool ok = rank_number(&at, count, &first);
+		bool ok = rank_number(&at, &first);
 		last = first;
 		if (ok && *at == '-') {
 			at++;
-			ok = rank_number(&at, count, &last) && last >= first;
+			ok = rank_number(&at, &last);
 		}
 		if (!ok || (*at && *at != ','))
 			return pp_fail(
 			    status, PP_EXIT_USAGE,
 			    "`%s` is no list of ranks: write numbers and ranges such as 0,3-5; this program has ranks 0..%u", text,
 			    count - 1);
+		if (last < first)
+			return pp_fail(status, PP_EXIT_USAGE, "ranks %u-%u: the range runs backwards; write %u-%u", first, last,
+			               last, first);
+		if (last >= count)
+			return pp_fail(status, PP_EXIT_USAGE, "there is no rank %u: this program has ranks 0..%u", last, count - 1);
 		for (uint32_t rank = first; rank <= last; rank++)
 			chosen[rank] = true;
 	} while (*at++ == ',');

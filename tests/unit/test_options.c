@@ -103,6 +103,8 @@ static void refusals(void **state)
 	    {"--view=other", "--view has no choice `other`; choose from stats, gantt, list"},
 	    {"--view", "--view wants a value: --view stats|gantt|list"},
 	    {"-o", "-o wants a value: -o FILE"},
+	    {"-o --quiet a", "-o wants a value: -o FILE"},
+	    {"--output --steps=1 a", "--output wants a value: --output FILE"},
 	    {"--quiet=yes", "--quiet takes no value, got `yes`"},
 	    {"--steps=0", "--steps wants a whole number from 1 to 1000, got `0`"},
 	    {"--steps=-1", "--steps wants a whole number from 1 to 1000, got `-1`"},
@@ -153,6 +155,10 @@ static void lists_of_ranks(void **state)
 		assert_false(pp_parse_ranks(wrong[i], 8, chosen, &status));
 	assert_string_equal(
 	    status.text, "`1,` is no list of ranks: write numbers and ranges such as 0,3-5; this program has ranks 0..7");
+	assert_false(pp_parse_ranks("0,5-3", 8, chosen, &status));
+	assert_string_equal(status.text, "ranks 5-3: the range runs backwards; write 3-5");
+	assert_false(pp_parse_ranks("0,3-8", 8, chosen, &status));
+	assert_string_equal(status.text, "there is no rank 8: this program has ranks 0..7");
 }
 
 int main(void)

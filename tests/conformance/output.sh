@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Output that cannot be written is an error of every tool, never a quiet success. Usage: output.sh BIN SAMPLES
+BIN=$1
+samples=$2
+. "$(dirname "$0")/check.sh"
+unset OMPI_COMM_WORLD_SIZE PMI_SIZE
+full='cannot write .*: No space left on device$'
+
+# full NAME COMMAND...: with a standard output that takes nothing.
+full() {
+  local name=$1
+  shift
+  run "$name" 3 bash -c '"$@" >/dev/full' bash "$@"
+  lines "$name" 1 '^[a-z]+: cannot write standard output(: No space left on device)?$'
+}
+
+"$BIN/pipec" build -q "$samples/minimal.pipe" -o "$work/m.ppx"
+"$BIN/pipedump" "$work/m.ppx" --format=pps >"$work/m.pps"
+for level in ast spec stages schedule program; do
+  full "emit_$level" "$BIN/pipec" build "$samples/minimal.pipe" --emit=$level
+done
+full verify "$BIN/pipec" verify "$work/m.ppx"
+full pipec_help "$BIN/pipec" --help
+full pipedump "$BIN/pipedump" "$work/m.ppx"
+full pipedump_help "$BIN/pipedump" --help
+full piperun "$BIN/piperun" "$work/m.ppx" --steps=2
+full piperun_help "$BIN/piperun" --help
+
+run image 3 "$BIN/pipec" build "$samples/minimal.pipe" -o /dev/full
+lines image 1 "^pipec: $full"
+run dump 3 "$BIN/pipedump" "$work/m.ppx" -o /dev/full
+lines dump 1 "^pipedump: $full"
+run trace 3 "$BIN/piperun" -q "$work/m.ppx" --steps=2 --trace=/dev/full
+lines trace 1 '^piperun: cannot write the trace to /dev/full'
+run metrics 3 "$BIN/piperun" -q "$work/m.ppx" --steps=2 --metrics=/dev/full
+lines metrics 1 '^piperun: rank 0 .*; cannot write metrics to /dev/full: No space left on device$'
+
+# Metrics are on disk step by step: a run that ends early leaves the lines of the steps before.
+"$BIN/pipec" build -q "$samples/custom_costs.pipe" --set run.steps=1000 -o "$work/c.ppx"
+"$BIN/piperun" -q "$work/c.ppx" --metrics="$work/c.jsonl" 2>"$work/killed.err" &
+pid=$!
+for _ in $(seq 200); do
+  [ -s "$work/c.jsonl" ] && break
+  sleep 0.1
+done
+kill -KILL $pid
+wait $pid 2>/dev/null
+grep -q '"step": 1,.*}$' "$work/c.jsonl" || { echo "metrics: want step 1 on disk while the run goes on"; failures=1; }
+finish
