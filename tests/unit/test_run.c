@@ -129,9 +129,9 @@ static void metrics_that_cannot_be_written_are_refused(void **state)
 	struct pp_metrics *metrics =
 	    pp_metrics_open(&program, &(struct pp_metrics_options){.path = "/dev/full", .steps = 1}, &status);
 	assert_non_null(metrics);
-	assert_true(pp_metrics_step(metrics, &(struct pp_step_result){.step = 1, .seconds = 1}, &status));
-	assert_false(pp_metrics_close(metrics, &status));
+	assert_false(pp_metrics_step(metrics, &(struct pp_step_result){.step = 1, .seconds = 1}, &status));
 	assert_string_equal(status.text, "cannot write metrics to /dev/full: No space left on device");
+	assert_false(pp_metrics_close(metrics, &status));
 }
 
 static bool never(enum pp_body_op op)
