@@ -370,7 +370,7 @@ static bool clip(struct pp_grad *g, const struct pp_instr *instr)
 		return false;
 	}
 	if (g->first_clip.rank == PP_NULL)
-		g->first_clip = (struct pp_update){g->rank, g->at};
+		g->first_clip = (struct pp_update){.rank = g->rank, .instr = g->at};
 	if (pp_proof_instr(g->proof, g->first_clip.rank, g->first_clip.instr)->mb != instr->mb) {
 		struct pp_message *message = grad_error(
 		    g, pp_arena_printf(g->proof->arena, "uses row h%" PRIu32 ", another rank a different one", instr->mb));
@@ -429,15 +429,21 @@ static bool same_rule(struct pp_grad *g, const struct pp_instr *instr, uint32_t 
 	}
 	if (!decays_as_told(g, instr, tensor))
 		return false;
+	uint64_t order = g->sets.items[g->sum[g->rank][instr->a[1]].set].order;
 	if (first->rank == PP_NULL)
-		*first = (struct pp_update){g->rank, g->at};
+		*first = (struct pp_update){.rank = g->rank, .instr = g->at, .order = order};
 	const struct pp_instr *other = pp_proof_instr(g->proof, first->rank, first->instr);
-	if (other->mb == instr->mb)
+	if (other->mb == instr->mb && first->order == order)
 		return true;
-	struct pp_message *message = grad_error(g, pp_arena_printf(g->proof->arena,
-	                                                           "uses row h%" PRIu32 ", rank %" PRIu32 " row h%" PRIu32
-	                                                           ": the copies drift apart",
-	                                                           instr->mb, first->rank, other->mb));
+	const char *text =
+	    other->mb == instr->mb
+	        ? pp_arena_printf(g->proof->arena,
+	                          "sums its gradient in another order than rank %" PRIu32 ": the copies drift apart",
+	                          first->rank)
+	        : pp_arena_printf(g->proof->arena,
+	                          "uses row h%" PRIu32 ", rank %" PRIu32 " row h%" PRIu32 ": the copies drift apart",
+	                          instr->mb, first->rank, other->mb);
+	struct pp_message *message = grad_error(g, text);
 	pp_proof_also(g->proof, message, first->rank, first->instr, "the other copy");
 	return false;
 }

@@ -13,6 +13,7 @@ struct pp_set {
 	uint32_t member;      /* of a leaf */
 	uint32_t count;       /* saturates */
 	bool complete;        /* walked and found to be each of its range once */
+	uint64_t order;       /* of its sums: equal where equal bits come out */
 };
 
 struct pp_sets {
@@ -55,6 +56,7 @@ struct pp_reduction {
 
 struct pp_update {
 	uint32_t rank, instr;
+	uint64_t order; /* of the sums in its gradient */
 };
 
 struct pp_grad {

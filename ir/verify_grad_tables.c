@@ -148,7 +148,7 @@ static struct pp_grad grad_begin(struct pp_proof *proof)
 	const struct pp_program *program = proof->program;
 	struct pp_arena *arena = proof->arena;
 	uint32_t members = program->use_count > program->tensor_count ? program->use_count : program->tensor_count;
-	struct pp_grad g = {.proof = proof, .loss_stage = PP_NULL, .first_clip = {PP_NULL, PP_NULL}};
+	struct pp_grad g = {.proof = proof, .loss_stage = PP_NULL, .first_clip = {.rank = PP_NULL}};
 	g.sets = pp_sets_begin(arena, members);
 	g.sum = PP_NEW_ARRAY(arena, struct pp_sum *, program->ranks);
 	g.update = PP_NEW_ARRAY(arena, uint32_t *, program->ranks);

@@ -1,8 +1,16 @@
 /* Multisets of contributions as shared trees.
  *
  * `add` and a sum over a group unite multisets; a sum is shared by all members of its group. Counts saturate, so
- * nothing doubles in size unseen; a tree is walked only as far as its range is long. */
+ * nothing doubles in size unseen; a tree is walked only as far as its range is long. Sums of floats depend on their
+ * order, a + b = b + a excepted; `order` is a hash of the tree that says so. */
 #include "verify_grad.h"
+
+static uint64_t mixed(uint64_t value)
+{
+	value = (value ^ value >> 32) * UINT64_C(0xd6e8feb86659fd93);
+	value = (value ^ value >> 32) * UINT64_C(0xd6e8feb86659fd93);
+	return value ^ value >> 32;
+}
 
 struct pp_sets pp_sets_begin(struct pp_arena *arena, uint32_t members)
 {
@@ -17,7 +25,7 @@ struct pp_sets pp_sets_begin(struct pp_arena *arena, uint32_t members)
 uint32_t pp_set_leaf(struct pp_sets *sets, uint32_t member)
 {
 	*PP_PUSH(sets->arena, &sets->items, &sets->count, &sets->capacity, struct pp_set) =
-	    (struct pp_set){.member = member, .count = 1};
+	    (struct pp_set){.member = member, .count = 1, .order = mixed((uint64_t)member + 1)};
 	return (uint32_t)sets->count - 1;
 }
 
@@ -25,7 +33,8 @@ uint32_t pp_set_union(struct pp_sets *sets, uint32_t left, uint32_t right)
 {
 	if (left == PP_SET_EMPTY || right == PP_SET_EMPTY)
 		return left == PP_SET_EMPTY ? right : left;
-	struct pp_set united = {.left = left, .right = right};
+	uint64_t one = sets->items[left].order, other = sets->items[right].order;
+	struct pp_set united = {.left = left, .right = right, .order = mixed(mixed(one) + mixed(other))};
 	if (__builtin_add_overflow(sets->items[left].count, sets->items[right].count, &united.count))
 		united.count = UINT32_MAX;
 	*PP_PUSH(sets->arena, &sets->items, &sets->count, &sets->capacity, struct pp_set) = united;
