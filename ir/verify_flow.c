@@ -396,16 +396,22 @@ static bool flow_rank(struct pp_flow *f)
 	f->memory = &proof->program->rank[f->rank];
 	f->value = PP_NEW_ARRAY(proof->arena, struct pp_slot_value, f->memory->slot_count);
 	f->live = pp_live_begin(proof->arena, f->memory);
-	f->stashes = 0;
+	f->stashes = f->held_count = 0;
+	f->paired = false;
 	f->last_reader = NULL;
 	for (uint32_t s = 0; s < proof->program->stage_count && !f->last_reader; s++)
 		if (proof->program->stages[s].rank == f->rank && loads(f, s))
 			f->last_reader = pp_last_aux_readers(proof->arena, stream, f->memory->slot_count);
 	for (f->at = 0; f->at < stream->count; f->at++) {
 		const struct pp_instr *instr = &stream->items[f->at];
+		uint32_t held = f->held_count;
+		f->paired = instr->flags & PP_PAIR;
 		if ((instr->flags && !flags_allowed(f, instr)) || !visit(f, instr))
 			return false;
+		f->paired = false;
 		note_peak(f);
+		if (pp_is_compute(instr))
+			pp_flow_release(f, held);
 	}
 	return nothing_left(f);
 }

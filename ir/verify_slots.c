@@ -1,7 +1,9 @@
 /* Slot states: verify_slots.h. */
 #include "verify_slots.h"
 
+#include <assert.h>
 #include <inttypes.h>
+#include <string.h>
 
 static const char *class_text(uint32_t classes)
 {
@@ -19,9 +21,15 @@ const char *pp_flow_slot(const struct pp_flow *f, uint32_t slot)
 
 static const char *value_text(const struct pp_flow *f, uint32_t state, uint32_t stage, uint32_t mb)
 {
-	static const char *const what[] = {
-	    "nothing",           "act",           "grad", "the stash of", "the stash after bwdi of", "data of",
-	    "a receive into it", "a send from it"};
+	static const char *const what[] = {"nothing",
+	                                   "act",
+	                                   "grad",
+	                                   "the stash of",
+	                                   "the stash after bwdi of",
+	                                   "data of",
+	                                   "a receive into it",
+	                                   "a send from it",
+	                                   "what a paired op may still read of"};
 	if (state == PP_HOLDS_NOTHING)
 		return what[state];
 	return pp_arena_printf(f->proof->arena, "%s s%" PRIu32 " m%" PRIu32, what[state], stage, mb);
@@ -54,14 +62,17 @@ static bool report_overwrite(const struct pp_flow *f, uint32_t slot, uint32_t vi
 	const char *shared =
 	    slot == victim ? "" : pp_arena_printf(f->proof->arena, " (shares bytes with %s)", pp_flow_slot(f, victim));
 	const char *how = old->state == PP_BEING_RECEIVED ? "which is still being received into"
-	                  : old->state == PP_BEING_SENT
-	                      ? "which is still being sent"
+	                  : old->state == PP_BEING_SENT   ? "which is still being sent"
+	                  : old->state == PP_BEING_READ
+	                      ? "which a compute op may still read that may overlap the next one"
 	                      : pp_arena_printf(f->proof->arena, "which still holds %s", pp_flow_held(f, victim));
 	struct pp_message *message = pp_flow_error(
 	    f, "V5",
 	    pp_arena_printf(f->proof->arena, "writes `%s` to %s%s, %s", f->operand, pp_flow_slot(f, slot), shared, how));
 	pp_proof_also(f->proof, message, f->rank, old->writer, "%s",
-	              old->state == PP_BEING_RECEIVED || old->state == PP_BEING_SENT ? "posted here" : "written here");
+	              old->state == PP_BEING_RECEIVED || old->state == PP_BEING_SENT ? "posted here"
+	              : old->state == PP_BEING_READ                                  ? "read here"
+	                                                                             : "written here");
 	return false;
 }
 
@@ -116,10 +127,30 @@ bool pp_flow_holds(const struct pp_flow *f, uint32_t slot, uint32_t classes, uin
 	return report_read(f, slot, state, stage, mb);
 }
 
-void pp_flow_empty(struct pp_flow *f, uint32_t slot)
+static void vacate(struct pp_flow *f, uint32_t slot)
 {
 	f->value[slot].state = PP_HOLDS_NOTHING;
 	pp_live_remove(&f->live, slot);
+}
+
+void pp_flow_empty(struct pp_flow *f, uint32_t slot)
+{
+	if (!f->paired) {
+		vacate(f, slot);
+		return;
+	}
+	f->value[slot].state = PP_BEING_READ;
+	f->value[slot].writer = f->at;
+	assert(f->held_count < sizeof f->held / sizeof *f->held);
+	f->held[f->held_count++] = slot;
+}
+
+void pp_flow_release(struct pp_flow *f, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		vacate(f, f->held[i]);
+	f->held_count -= count;
+	memmove(f->held, f->held + count, f->held_count * sizeof *f->held);
 }
 
 bool pp_flow_take(struct pp_flow *f, uint32_t slot, uint32_t classes, uint32_t state, uint32_t stage, uint32_t mb)

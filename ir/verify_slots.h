@@ -16,6 +16,7 @@ enum pp_slot_state {
 	PP_HOLDS_DATA,     /* token ids, labels */
 	PP_BEING_RECEIVED, /* posted, not waited for */
 	PP_BEING_SENT,
+	PP_BEING_READ, /* by a compute op that may overlap the next one */
 };
 
 struct pp_slot_value {
@@ -36,6 +37,9 @@ struct pp_flow {
 	uint64_t *last_reader; /* bit per instruction: the last reader of its aux slot's data; NULL: none here */
 	uint32_t stashes;      /* held now */
 	uint32_t at;           /* the instruction looked at */
+	bool paired;           /* it is a compute op that may overlap the next one: what it reads stays until that is done */
+	uint32_t held[8];      /* slots that stay so: at most three of each of two ops */
+	uint32_t held_count;
 	const char *operand;   /* its operand, for messages */
 };
 
@@ -60,6 +64,8 @@ bool pp_flow_holds(const struct pp_flow *f, uint32_t slot, uint32_t classes, uin
 /* It holds this value, and no longer. */
 bool pp_flow_take(struct pp_flow *f, uint32_t slot, uint32_t classes, uint32_t state, uint32_t stage, uint32_t mb);
 void pp_flow_empty(struct pp_flow *f, uint32_t slot);
+/* The first `count` held slots are empty now. */
+void pp_flow_release(struct pp_flow *f, uint32_t count);
 
 /* The operand is not used by this stage. */
 bool pp_flow_null(const struct pp_flow *f, uint32_t slot);
