@@ -273,7 +273,10 @@ static bool body_check(struct pp_body_verifier *v, const struct pp_body *body, s
 		ok &= pp_body_reg_check(v, &check, &body->regs[r]);
 	for (; ok && check.at < body->count; check.at++)
 		ok &= instr_check(v, &check, values);
-	return ok && results_check(v, &check, values) && grads_check(v, &check);
+	if (!ok || !results_check(v, &check, values) || !grads_check(v, &check))
+		return false;
+	pp_body_results_note(v, body, values);
+	return true;
 }
 
 static void uses_mark(struct pp_body_verifier *v, uint32_t stage)
@@ -357,8 +360,11 @@ bool pp_verify_bodies(const struct pp_program *program, struct pp_diag *diag)
 	bool ok = true;
 	uses_by_stage(&v);
 	ranks_look(&v);
+	v.results = PP_NEW_ARRAY(v.arena, struct pp_body_results, program->body_count);
 	for (uint32_t s = 0; s < program->stage_count; s++)
 		ok &= stage_check(&v, s);
+	for (uint32_t b = 0; b < program->body_count && ok; b++)
+		ok &= pp_body_boundary_check(&v, &program->bodies[b]);
 	pp_arena_destroy(v.arena);
 	return ok;
 }

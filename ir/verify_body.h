@@ -37,6 +37,12 @@ struct pp_slot_use {
 	uint32_t use, written; /* written: body + 1 */
 };
 
+/* What a body leaves in `out` or `din`, ascending by offset. */
+struct pp_body_results {
+	const struct pp_reg **regs;
+	uint32_t count;
+};
+
 struct pp_body_verifier {
 	const struct pp_program *program;
 	struct pp_arena *arena;
@@ -46,6 +52,7 @@ struct pp_body_verifier {
 	uint32_t *stage_uses, *stage_use_start; /* uses by stage */
 	uint64_t *work_bytes;                   /* per rank: of its workspace slot */
 	bool *has_losses;                       /* per rank */
+	struct pp_body_results *results;        /* per body */
 };
 
 /* Bytes that the stage sends on. */
@@ -81,5 +88,12 @@ struct pp_values pp_values_of_stash(struct pp_arena *arena, const struct pp_valu
 void pp_value_write(struct pp_values *values, const struct pp_reg *reg);
 /* The register that wrote the value at the beginning of `reg`, or NULL. */
 const struct pp_reg *pp_value_at(const struct pp_values *values, const struct pp_reg *reg);
+
+/* ---- between stages (verify_body_boundary.c) --------------------------------------------------------- */
+
+/* Remember what the body leaves for the neighbour stage. */
+void pp_body_results_note(struct pp_body_verifier *v, const struct pp_body *body, const struct pp_values *values);
+/* What the body reads of its neighbours' results it reads as they left it. */
+bool pp_body_boundary_check(const struct pp_body_verifier *v, const struct pp_body *body);
 
 #endif
