@@ -7,6 +7,8 @@
 
 #include "layer.h"
 
+#include "ir/capped.h"
+
 enum { PP_PARAMS_MAX = 16, PP_PARTS_MAX = 24, PP_PART_ALIGN = 64, PP_NOT_SHARDED = 255 };
 
 /* Sizes of one microbatch. */
@@ -104,18 +106,5 @@ uint64_t pp_layer_work_bytes(const struct pp_layer *layer, uint32_t microbatch, 
 
 /* block.3 or emb: what the names of a layer's tensors and registers begin with. */
 const char *pp_layer_prefix(struct pp_arena *arena, const struct pp_layer *layer);
-
-/* Products and sums of sizes; they stop at UINT64_MAX instead of wrapping. */
-static inline uint64_t pp_times(uint64_t a, uint64_t b)
-{
-	uint64_t product;
-	return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
-}
-
-static inline uint64_t pp_plus(uint64_t a, uint64_t b)
-{
-	uint64_t sum;
-	return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
-}
 
 #endif

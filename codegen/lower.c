@@ -270,7 +270,7 @@ static void start_next(struct order *order, uint32_t rank, uint64_t tick)
 	if (compute->transfer_in != PP_NULL && !order->over[compute->transfer_in])
 		return;
 	state->busy = true;
-	push_event(order, pp_ticks_add(tick, pp_compute_ticks(lowering, compute)), state->next);
+	push_event(order, pp_plus(tick, pp_compute_ticks(lowering, compute)), state->next);
 }
 
 static void end_compute(struct order *order, uint32_t id)
@@ -356,7 +356,7 @@ static void enter_transfer(struct order *order, uint32_t id, uint64_t tick)
 	emit_transfer(order, id);
 	channel->used++;
 	channel->entered++;
-	channel->free_at = pp_ticks_add(tick > channel->free_at ? tick : channel->free_at, transfer->ticks);
+	channel->free_at = pp_plus(tick > channel->free_at ? tick : channel->free_at, transfer->ticks);
 	push_event(order, channel->free_at, lowering->base[lowering->program->ranks] + id);
 }
 

@@ -47,10 +47,10 @@ static bool run_next(struct ideal *ideal, uint32_t rank)
 			return false;
 		uint64_t *channel_free = &ideal->channel_free[transfer->channel];
 		uint64_t made = ideal->end[transfer->producer];
-		*channel_free = pp_ticks_add(made > *channel_free ? made : *channel_free, transfer->ticks);
+		*channel_free = pp_plus(made > *channel_free ? made : *channel_free, transfer->ticks);
 		start = *channel_free > start ? *channel_free : start;
 	}
-	ideal->end[id] = ideal->rank_free[rank] = pp_ticks_add(start, pp_compute_ticks(lowering, compute));
+	ideal->end[id] = ideal->rank_free[rank] = pp_plus(start, pp_compute_ticks(lowering, compute));
 	ideal->ended[id] = true;
 	ideal->next[rank]++;
 	if (compute->transfer_out != PP_NULL)

@@ -4,6 +4,8 @@
 
 #include "lower.h"
 
+#include "ir/capped.h"
+
 /* One action of the schedule. Ids are consecutive per rank, in row order. */
 struct pp_compute {
 	uint32_t stage, mb, rank;
@@ -54,12 +56,6 @@ void pp_lower_order(struct pp_lowering *lowering);
 /* lower_tail.c: what stands before the first and after the last compute; groups, hyper-parameter rows. */
 void pp_lower_start(struct pp_lowering *lowering);
 bool pp_lower_tail(struct pp_lowering *lowering, struct pp_diag *diag);
-
-static inline uint64_t pp_ticks_add(uint64_t a, uint64_t b)
-{
-	uint64_t sum;
-	return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
-}
 
 static inline uint64_t pp_compute_ticks(const struct pp_lowering *lowering, const struct pp_compute *compute)
 {

@@ -6,6 +6,8 @@
  * prove that nothing does. */
 #include "balance.h"
 
+#include "ir/capped.h"
+
 #include <assert.h>
 #include <string.h>
 
@@ -42,23 +44,11 @@ static bool better(const struct rating *a, const struct rating *b)
 	return a->squares < b->squares;
 }
 
-static uint64_t add_capped(uint64_t a, uint64_t b)
-{
-	uint64_t sum;
-	return __builtin_add_overflow(a, b, &sum) ? infinite : sum;
-}
-
-static uint64_t multiply_capped(uint64_t a, uint64_t b)
-{
-	uint64_t product;
-	return __builtin_mul_overflow(a, b, &product) ? infinite : product;
-}
-
 static uint64_t *prefix_sums(struct pp_arena *arena, const uint64_t *items, uint32_t count)
 {
 	uint64_t *sums = PP_NEW_ARRAY(arena, uint64_t, (size_t)count + 1);
 	for (uint32_t i = 0; items && i < count; i++)
-		sums[i + 1] = add_capped(sums[i], items[i]);
+		sums[i + 1] = pp_plus(sums[i], items[i]);
 	return sums;
 }
 
@@ -78,8 +68,7 @@ static uint64_t stage_load(const struct solver *s, uint32_t from, uint32_t to)
 
 static uint64_t stage_bytes(const struct solver *s, uint32_t stage, uint32_t from, uint32_t to)
 {
-	return add_capped(s->fixed[to] - s->fixed[from],
-	                  multiply_capped(s->p->in_flight[stage], s->stash[to] - s->stash[from]));
+	return pp_plus(s->fixed[to] - s->fixed[from], pp_times(s->p->in_flight[stage], s->stash[to] - s->stash[from]));
 }
 
 static uint32_t longest(const struct solver *s)
@@ -100,12 +89,12 @@ static struct rating rate(const struct solver *s, const uint32_t *first, uint64_
 		r.stage = load > r.stage ? load : r.stage;
 		r.squares += (wide)load * load;
 		if (s->limited)
-			bytes[p->stage_rank[i]] = add_capped(bytes[p->stage_rank[i]], stage_bytes(s, i, first[i], first[i + 1]));
+			bytes[p->stage_rank[i]] = pp_plus(bytes[p->stage_rank[i]], stage_bytes(s, i, first[i], first[i + 1]));
 	}
 	for (uint32_t i = 0; i < p->ranks; i++) {
 		r.bottleneck = loads[i] > r.bottleneck ? loads[i] : r.bottleneck;
 		if (s->limited && bytes[i] > p->cap[i])
-			r.over = add_capped(r.over, bytes[i] - p->cap[i]);
+			r.over = pp_plus(r.over, bytes[i] - p->cap[i]);
 	}
 	return r;
 }
@@ -283,7 +272,7 @@ static bool hopeless(const struct search *x, uint32_t from)
 	const struct pp_balance_problem *p = x->s->p;
 	uint64_t room = 0, left = x->s->load[p->layers] - x->s->load[from];
 	for (uint32_t i = 0; i < p->ranks; i++)
-		room = add_capped(room, x->best_rating.bottleneck - x->loads[i]);
+		room = pp_plus(room, x->best_rating.bottleneck - x->loads[i]);
 	return left > room;
 }
 
@@ -314,7 +303,7 @@ static void search_stage(struct search *x, uint32_t stage, uint32_t from)
 		uint64_t load = stage_load(x->s, from, to), bytes = x->s->limited ? stage_bytes(x->s, stage, from, to) : 0;
 		if (x->loads[rank] + load > x->best_rating.bottleneck && x->best_rating.over == 0)
 			break;
-		if (x->best_rating.over == 0 && x->s->limited && add_capped(x->bytes[rank], bytes) > p->cap[rank])
+		if (x->best_rating.over == 0 && x->s->limited && pp_plus(x->bytes[rank], bytes) > p->cap[rank])
 			break;
 		x->loads[rank] += load;
 		x->bytes[rank] += bytes;
@@ -348,7 +337,7 @@ static bool holds(uint64_t limit, uint32_t ranks, uint64_t unit, uint64_t count,
 {
 	if (limit < extra)
 		return false;
-	return multiply_capped(ranks - 1, limit / unit) + (limit - extra) / unit >= count;
+	return pp_times(ranks - 1, limit / unit) + (limit - extra) / unit >= count;
 }
 
 /* A load that no split goes below: the mean over ranks, the heaviest layer, and, since layers are not divisible, the

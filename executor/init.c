@@ -2,6 +2,8 @@
  * arithmetic; ensures the same bits everywhere: + - * / and sqrt are correctly rounded, no library function is used. */
 #include "init.h"
 
+#include "ir/hash.h"
+
 #include "draw.h"
 
 #include <math.h>
@@ -49,18 +51,9 @@ void pp_init_normal(uint64_t key, uint64_t index, double pair[2])
 	}
 }
 
-/* FNV-1a of the name. */
-static uint64_t name_hash(const char *name)
-{
-	uint64_t hash = UINT64_C(0xcbf29ce484222325);
-	for (; *name; name++)
-		hash = (hash ^ (uint8_t)*name) * UINT64_C(0x100000001b3);
-	return hash;
-}
-
 static void fill_normal(const struct pp_tensor *tensor, uint64_t seed, uint64_t first, uint64_t count, float *to)
 {
-	uint64_t key = pp_draw_key(seed, name_hash(tensor->name));
+	uint64_t key = pp_draw_key(seed, pp_hash_bytes(tensor->name, strlen(tensor->name)));
 	for (uint64_t i = 0; i < count;) {
 		double pair[2];
 		uint64_t index = first + i;

@@ -1,6 +1,8 @@
 /* Measured against predicted, after the run. Requires: all ranks call the same functions in the same order. */
 #include "run_report.h"
 
+#include "ir/hash.h"
+
 #include "run_trace.h"
 
 #include <errno.h>
@@ -213,11 +215,10 @@ bool pp_run_report_trace(struct pp_run_report *report, const struct pp_report_li
 
 /* ---- weights --------------------------------------------------------------------------------- */
 
-static uint64_t hash_bytes(const unsigned char *bytes, uint64_t length)
+/* Never 0, which stands for a tensor that is not here. */
+static uint64_t weights_hash(const unsigned char *bytes, uint64_t length)
 {
-	uint64_t hash = UINT64_C(14695981039346656037);
-	for (uint64_t i = 0; i < length; i++)
-		hash = (hash ^ bytes[i]) * UINT64_C(1099511628211);
+	uint64_t hash = pp_hash_bytes(bytes, length);
 	return hash ? hash : 1;
 }
 
@@ -255,7 +256,7 @@ bool pp_run_report_weights(const struct pp_report_link *link, FILE *out, struct 
 		const struct pp_use *use = &program->uses[i];
 		if (program->stages[use->stage].rank == rank && !mine[use->tensor])
 			mine[use->tensor] =
-			    hash_bytes(link->interp->slots[use->weight], program->rank[rank].slots[use->weight].bytes);
+			    weights_hash(link->interp->slots[use->weight], program->rank[rank].slots[use->weight].bytes);
 	}
 	ok = ok && pp_transport_exchange(link->transport, link->endpoint, link->watch, "gathering hashes of weights", mine,
 	                                 all, program->tensor_count * sizeof *mine, status);

@@ -10,6 +10,7 @@
  * A forward-only program: the same with the forward chain of the stages after the highest one. With pairs that may
  * overlap, the chains are scaled by pair_permille. Saturating arithmetic. O(instructions). */
 #include "lifetime.h"
+#include "capped.h"
 #include "simulate.h"
 
 #include <stdlib.h>
@@ -35,18 +36,6 @@ struct bounds {
 	bool backwards, pairs;
 };
 
-static uint64_t add(uint64_t a, uint64_t b)
-{
-	uint64_t total;
-	return __builtin_add_overflow(a, b, &total) ? UINT64_MAX : total;
-}
-
-static uint64_t times(uint64_t a, uint64_t b)
-{
-	uint64_t product;
-	return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
-}
-
 static void read_streams(struct bounds *b, const struct pp_named_program *named)
 {
 	for (uint32_t r = 0; r < b->program->ranks; r++) {
@@ -61,7 +50,7 @@ static void read_streams(struct bounds *b, const struct pp_named_program *named)
 			stage->fused |= instr->op == PP_OP_BWD;
 			stage->split |= instr->op == PP_OP_BWDI;
 			if (instr->op == PP_OP_BWDW)
-				b->rank[r].weights = add(b->rank[r].weights, b->program->stages[instr->stage].ticks[PP_PHASE_W]);
+				b->rank[r].weights = pp_plus(b->rank[r].weights, b->program->stages[instr->stage].ticks[PP_PHASE_W]);
 		}
 	}
 }
@@ -133,11 +122,11 @@ static void price_stages(struct bounds *b)
 	}
 	for (uint32_t s = 1; s < program->stage_count; s++) {
 		const struct stage_bound *before = &b->stage[s - 1];
-		b->stage[s].head = add(before->head, add(before->forward, before->act));
-		b->stage[s].tail = add(before->tail, add(before->backward, before->grad));
+		b->stage[s].head = pp_plus(before->head, pp_plus(before->forward, before->act));
+		b->stage[s].tail = pp_plus(before->tail, pp_plus(before->backward, before->grad));
 	}
 	for (uint32_t s = program->stage_count; s-- > 1;)
-		b->stage[s - 1].rest = add(b->stage[s - 1].act, add(b->stage[s].forward, b->stage[s].rest));
+		b->stage[s - 1].rest = pp_plus(b->stage[s - 1].act, pp_plus(b->stage[s].forward, b->stage[s].rest));
 }
 
 static uint64_t rank_limit(const struct bounds *b, uint32_t r, uint64_t busy)
@@ -147,20 +136,20 @@ static uint64_t rank_limit(const struct bounds *b, uint32_t r, uint64_t busy)
 		return busy;
 	const struct stage_bound *low = &b->stage[rank->low];
 	if (!b->backwards)
-		return add(add(low->head, busy), b->stage[rank->high].rest);
-	uint64_t whole = add(add(low->head, busy), rank->split ? 0 : low->tail);
+		return pp_plus(pp_plus(low->head, busy), b->stage[rank->high].rest);
+	uint64_t whole = pp_plus(pp_plus(low->head, busy), rank->split ? 0 : low->tail);
 	uint64_t without = busy > rank->weights ? busy - rank->weights : 0;
-	uint64_t inputs = add(add(low->head, without), add(low->tail, b->stage[0].weight));
+	uint64_t inputs = pp_plus(pp_plus(low->head, without), pp_plus(low->tail, b->stage[0].weight));
 	return whole > inputs ? whole : inputs;
 }
 
 static uint64_t stage_limit(const struct bounds *b, uint32_t s)
 {
 	const struct stage_bound *stage = &b->stage[s];
-	uint64_t work = times(b->program->microbatches, add(stage->forward, stage->backward));
+	uint64_t work = pp_times(b->program->microbatches, pp_plus(stage->forward, stage->backward));
 	if (!b->backwards)
-		return add(add(stage->head, work), stage->rest);
-	return add(add(stage->head, work), add(stage->tail, b->stage[0].weight));
+		return pp_plus(pp_plus(stage->head, work), stage->rest);
+	return pp_plus(pp_plus(stage->head, work), pp_plus(stage->tail, b->stage[0].weight));
 }
 
 uint64_t pp_makespan_bound(struct pp_arena *arena, const struct pp_program *program,

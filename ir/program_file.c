@@ -4,6 +4,7 @@
 #include "program_file.h"
 
 #include "file.h"
+#include "hash.h"
 #include "image.h"
 #include "program_text.h"
 
@@ -89,15 +90,6 @@ enum pp_content pp_content_of(const char *text, size_t length)
 	return is_program_text(text) ? PP_CONTENT_PROGRAM_TEXT : PP_CONTENT_OTHER;
 }
 
-/* FNV-1a. */
-static uint64_t hash_text(const char *text, size_t length)
-{
-	uint64_t hash = UINT64_C(14695981039346656037);
-	for (size_t i = 0; i < length; i++)
-		hash = (hash ^ (unsigned char)text[i]) * UINT64_C(1099511628211);
-	return hash;
-}
-
 static bool load_image(struct pp_arena *arena, const char *path, const char *text, size_t length,
                        struct pp_loaded *loaded, struct pp_status *status)
 {
@@ -114,7 +106,7 @@ static bool load_text(struct pp_arena *arena, struct pp_sources *sources, const 
 	const struct pp_source *source = pp_sources_add(sources, name, text, length);
 	if (!source)
 		return pp_fail(status, PP_EXIT_ENVIRONMENT, "%s is too large for a program text", path);
-	loaded->hash = hash_text(text, length);
+	loaded->hash = pp_hash_bytes(text, length);
 	loaded->program = pp_program_read(arena, source, loaded->diag);
 	return loaded->program || pp_fail(status, PP_EXIT_REJECTED, "%s", "");
 }

@@ -1,19 +1,13 @@
 /* Bodies: registers, then instructions `op inputs -> outputs name=number`. requires: the line after `body … {`. */
 #include "program_reader.h"
 
-/* ---- register names -------------------------------------------------------------------------- */
+#include "hash.h"
 
-static uint32_t hash_word(struct pp_word word)
-{
-	uint32_t hash = 2166136261u;
-	for (uint32_t i = 0; i < word.length; i++)
-		hash = (hash ^ (unsigned char)word.text[i]) * 16777619u;
-	return hash;
-}
+/* ---- register names -------------------------------------------------------------------------- */
 
 static struct pp_name_slot *find_name(const struct pp_names *names, struct pp_word word)
 {
-	uint32_t at = hash_word(word) & (names->capacity - 1);
+	uint32_t at = (uint32_t)pp_hash_bytes(word.text, word.length) & (names->capacity - 1);
 	while (names->slots[at].name && !pp_word_is(word, names->slots[at].name))
 		at = (at + 1) & (names->capacity - 1);
 	return &names->slots[at];

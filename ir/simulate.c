@@ -117,7 +117,7 @@ static void compute(struct pp_sim_run *run, uint32_t rank, const struct pp_instr
 		state->computed = true;
 	}
 	take_slots(run, rank, instr);
-	state->clock = pp_sim_sum(start, ticks);
+	state->clock = pp_plus(start, ticks);
 	give_slots(run, rank, instr);
 	result->busy += ticks;
 	result->last = state->gap_from = state->clock;
@@ -261,7 +261,7 @@ static uint64_t traffic(const struct pp_rank *memory, const struct pp_instr *ins
 	uint64_t bytes = 0;
 	for (int i = 0; i < 4; i++)
 		if (passes[instr->op][i] && instr->a[i] < memory->slot_count)
-			bytes = pp_sim_sum(bytes, passes[instr->op][i] * memory->slots[instr->a[i]].bytes);
+			bytes = pp_plus(bytes, passes[instr->op][i] * memory->slots[instr->a[i]].bytes);
 	return bytes;
 }
 
@@ -270,7 +270,7 @@ static void tail_work(struct pp_sim_run *run, uint32_t rank, const struct pp_ins
 	struct pp_sim_state *state = &run->ranks[rank];
 	uint64_t start = state->clock, bandwidth = run->program->cost.memory_bandwidth;
 	if (bandwidth)
-		state->clock = pp_sim_sum(start, pp_transfer_ticks(0, bandwidth, traffic(&run->program->rank[rank], instr)));
+		state->clock = pp_plus(start, pp_transfer_ticks(0, bandwidth, traffic(&run->program->rank[rank], instr)));
 	if (inside(state))
 		run->sim->rank[rank].idle[PP_IDLE_COLLECTIVE] += state->clock - start;
 	if (run->sim->instr)
@@ -372,7 +372,7 @@ static void begin_rank(struct pp_sim_run *run, uint32_t rank)
 	for (uint32_t i = 0; i < memory->slot_count; i++) {
 		aux |= memory->slots[i].class == PP_SLOT_AUX;
 		if (pp_slot_is_static(memory->slots[i].class))
-			state->bytes = pp_sim_sum(state->bytes, memory->slots[i].bytes);
+			state->bytes = pp_plus(state->bytes, memory->slots[i].bytes);
 	}
 	run->sim->rank[rank].peak_bytes = state->bytes;
 	if (aux)

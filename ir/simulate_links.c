@@ -92,9 +92,8 @@ static uint64_t collective_ticks(const struct pp_group *group, const struct pp_i
 	if (members < 2)
 		return 0;
 	uint64_t steps = (instr->sub == PP_ALLREDUCE ? 2 : 1) * (members - 1);
-	uint64_t part = (pp_payload_bytes(instr) + members - 1) / members, ticks;
-	return __builtin_mul_overflow(steps, pp_transfer_ticks(group->latency, group->bandwidth, part), &ticks) ? UINT64_MAX
-	                                                                                                        : ticks;
+	uint64_t part = (pp_payload_bytes(instr) + members - 1) / members;
+	return pp_times(steps, pp_transfer_ticks(group->latency, group->bandwidth, part));
 }
 
 static uint64_t element_ticks(const struct pp_sim_run *run, const struct pp_sim_element *element)
@@ -120,7 +119,7 @@ static void complete(struct pp_sim_run *run, struct pp_sim_element *element)
 		if (post->queue != PP_NULL)
 			element->begin = pp_sim_later(element->begin, run->queue_free[post->queue]);
 	}
-	element->end = pp_sim_sum(element->begin, element_ticks(run, element));
+	element->end = pp_plus(element->begin, element_ticks(run, element));
 	for (uint32_t i = 0; i < element->wanted; i++) {
 		const struct pp_sim_post *post = &run->posts[element->first_post + i];
 		if (post->queue != PP_NULL) {

@@ -3,6 +3,7 @@
 #define PP_SIMULATE_STATE_H
 
 #include "queues.h"
+#include "capped.h"
 #include "simulate.h"
 
 /* A message or a collective. Elements: messages first, channel by channel. */
@@ -67,12 +68,6 @@ struct pp_sim_run {
 static inline uint64_t pp_sim_later(uint64_t a, uint64_t b)
 {
 	return a > b ? a : b;
-}
-
-static inline uint64_t pp_sim_sum(uint64_t a, uint64_t b)
-{
-	uint64_t total;
-	return __builtin_add_overflow(a, b, &total) ? UINT64_MAX : total;
 }
 
 /* Number the messages and collectives of the streams, and note each rank's last compute. */

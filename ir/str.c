@@ -1,6 +1,8 @@
 /* String interning (open addressing, FNV-1a) and the did-you-mean distance. */
 #include "str.h"
 
+#include "hash.h"
+
 #include <ctype.h>
 #include <stdint.h>
 #include <string.h>
@@ -24,14 +26,6 @@ struct pp_strtab *pp_strtab_create(struct pp_arena *arena)
 	table->capacity = 64;
 	table->entries = PP_NEW_ARRAY(arena, struct entry, table->capacity);
 	return table;
-}
-
-static uint64_t hash_bytes(const char *text, size_t length)
-{
-	uint64_t hash = 0xcbf29ce484222325u;
-	for (size_t i = 0; i < length; i++)
-		hash = (hash ^ (unsigned char)text[i]) * 0x100000001b3u;
-	return hash;
 }
 
 static struct entry *find(struct entry *entries, size_t capacity, const char *text, size_t length, uint64_t hash)
@@ -58,7 +52,7 @@ static void rehash(struct pp_strtab *table)
 
 const char *pp_intern(struct pp_strtab *table, const char *text, size_t length)
 {
-	uint64_t hash = hash_bytes(text, length);
+	uint64_t hash = pp_hash_bytes(text, length);
 	struct entry *entry = find(table->entries, table->capacity, text, length, hash);
 	if (entry->text)
 		return entry->text;

@@ -1,6 +1,8 @@
 /* A device that computes identities instead of layers. */
 #include "device_null.h"
 
+#include "ir/hash.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -206,10 +208,10 @@ unsigned pp_device_null_errors(const struct pp_device *device, const char **firs
 uint64_t pp_device_null_digest(const struct pp_device *device)
 {
 	const struct pp_rank *rank = &device->program->rank[device->rank];
-	uint64_t hash = UINT64_C(14695981039346656037);
+	uint64_t hash = PP_HASH_EMPTY;
 	for (uint32_t i = 0; i < rank->slot_count; i++)
-		for (uint64_t k = 0; rank->slots[i].class == PP_SLOT_GRAD && k < rank->slots[i].bytes; k++)
-			hash = (hash ^ device->arena[rank->slots[i].offset + k]) * UINT64_C(1099511628211);
+		if (rank->slots[i].class == PP_SLOT_GRAD)
+			hash = pp_hash_more(hash, device->arena + rank->slots[i].offset, rank->slots[i].bytes);
 	return hash;
 }
 

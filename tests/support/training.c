@@ -8,6 +8,7 @@
 #include "codegen/plan_memory.h"
 #include "compiler/cost.h"
 #include "ir/file.h"
+#include "ir/hash.h"
 #include "ir/verify.h"
 
 #include <assert.h>
@@ -87,10 +88,7 @@ static uint64_t hash_weights(const struct rank_job *job, const struct pp_use *us
 {
 	const struct pp_program *program = job->run.program;
 	const unsigned char *bytes = job->run.interp.slots[use->weight];
-	uint64_t length = program->rank[job->run.rank].slots[use->weight].bytes, hash = UINT64_C(14695981039346656037);
-	for (uint64_t i = 0; i < length; i++)
-		hash = (hash ^ bytes[i]) * UINT64_C(1099511628211);
-	return hash;
+	return pp_hash_bytes(bytes, program->rank[job->run.rank].slots[use->weight].bytes);
 }
 
 static void collect_weights(struct pp_arena *arena, const struct pp_program *program, const struct rank_job *jobs,
