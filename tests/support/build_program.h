@@ -42,11 +42,4 @@ struct pp_program *build_exchange(struct pp_arena *arena, uint32_t ranks, enum b
  */
 struct pp_program *build_copy(struct pp_arena *arena, const struct pp_program *program);
 
-/* xorshift; never returns the same sequence for two seeds, 0 is a valid seed. */
-uint64_t build_next_random(uint64_t *seed);
-static inline uint32_t build_below(uint64_t *seed, uint32_t limit)
-{
-	return (uint32_t)(build_next_random(seed) % limit);
-}
-
 #endif

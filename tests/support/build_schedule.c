@@ -1,15 +1,9 @@
 /* Schedules for tests. */
 #include "build_program.h"
 
-#include <assert.h>
+#include "random.h"
 
-uint64_t build_next_random(uint64_t *seed)
-{
-	uint64_t x = *seed += 0x9e3779b97f4a7c15u;
-	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-	x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-	return x ^ (x >> 31);
-}
+#include <assert.h>
 
 static struct pp_schedule *begin(struct pp_arena *arena, const char *name, uint32_t ranks, uint32_t stages,
                                  uint32_t microbatches)
@@ -102,10 +96,10 @@ struct pp_schedule *build_zb_h1(struct pp_arena *arena, uint32_t ranks, uint32_t
 
 static void place_at_random(struct pp_schedule *schedule, uint64_t *seed)
 {
-	uint32_t p = schedule->ranks, how = build_below(seed, 4), v = schedule->stages / p;
+	uint32_t p = schedule->ranks, how = random_below(seed, 4), v = schedule->stages / p;
 	for (uint32_t s = 0; s < schedule->stages; s++) {
 		uint32_t wave = s / p % 2 ? p - 1 - s % p : s % p;
-		uint32_t any = s < p ? s : build_below(seed, p);
+		uint32_t any = s < p ? s : random_below(seed, p);
 		schedule->stage_rank[s] = how == 0 ? s % p : how == 1 ? wave : how == 2 ? s / v : any;
 	}
 }
@@ -115,7 +109,7 @@ static uint32_t choose(const struct pp_action *ready, uint32_t count, const uint
 {
 	uint32_t best = 0, best_score = 0;
 	for (uint32_t i = 0; i < count; i++) {
-		uint32_t score = 1 + build_below(seed, taste[ready[i].kind]);
+		uint32_t score = 1 + random_below(seed, taste[ready[i].kind]);
 		if (score > best_score) {
 			best_score = score;
 			best = i;
@@ -126,14 +120,14 @@ static uint32_t choose(const struct pp_action *ready, uint32_t count, const uint
 
 struct pp_schedule *build_random(struct pp_arena *arena, uint64_t *seed)
 {
-	uint32_t ranks = 1 + build_below(seed, 5), stages = ranks * (1 + build_below(seed, 3)),
-	         microbatches = 1 + build_below(seed, 7);
+	uint32_t ranks = 1 + random_below(seed, 5), stages = ranks * (1 + random_below(seed, 3)),
+	         microbatches = 1 + random_below(seed, 7);
 	struct pp_schedule *schedule = begin(arena, "random", ranks, stages, microbatches);
 	place_at_random(schedule, seed);
 	static const uint32_t tastes[] = {2, 8, 64, 1000};
-	uint32_t taste[PP_ACTION_KINDS], split = build_below(seed, 3), count = 0;
+	uint32_t taste[PP_ACTION_KINDS], split = random_below(seed, 3), count = 0;
 	for (int kind = 0; kind < PP_ACTION_KINDS; kind++)
-		taste[kind] = tastes[build_below(seed, 4)];
+		taste[kind] = tastes[random_below(seed, 4)];
 	struct pp_action *ready = PP_NEW_ARRAY(arena, struct pp_action, 2 * (size_t)stages * microbatches);
 	for (uint32_t m = 0; m < microbatches; m++)
 		ready[count++] = (struct pp_action){.stage = 0, .mb = m, .kind = PP_F};
@@ -148,7 +142,7 @@ struct pp_schedule *build_random(struct pp_arena *arena, uint64_t *seed)
 		else if (turn || ((action.kind == PP_B || action.kind == PP_I) && action.stage > 0))
 			ready[count++] = (struct pp_action){.stage = turn ? action.stage : action.stage - 1,
 			                                    .mb = action.mb,
-			                                    .kind = build_below(seed, 2) < split ? PP_I : PP_B};
+			                                    .kind = random_below(seed, 2) < split ? PP_I : PP_B};
 		if (action.kind == PP_I)
 			ready[count++] = (struct pp_action){.stage = action.stage, .mb = action.mb, .kind = PP_W};
 	}

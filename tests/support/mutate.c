@@ -2,6 +2,7 @@
 #include "mutate.h"
 
 #include "build_program.h"
+#include "random.h"
 
 #include <string.h>
 
@@ -26,11 +27,11 @@ static bool carries(const struct pp_instr *instr, char letter)
 static bool pick(struct site *site, const char *letters)
 {
 	for (int tries = 0; tries < 4000; tries++) {
-		site->rank = build_below(site->seed, site->program->ranks);
+		site->rank = random_below(site->seed, site->program->ranks);
 		site->stream = &site->program->programs[0].streams[site->rank];
 		if (!site->stream->count)
 			continue;
-		site->at = build_below(site->seed, site->stream->count);
+		site->at = random_below(site->seed, site->stream->count);
 		site->instr = &site->stream->items[site->at];
 		if (!letters || strpbrk(pp_op_table[site->instr->op].signature, letters))
 			return true;
@@ -61,14 +62,14 @@ static void exchange(struct pp_stream *stream, uint32_t a, uint32_t b)
 
 static bool move_something(struct site *site, enum mutation kind)
 {
-	uint32_t other = build_below(site->seed, site->stream->count);
+	uint32_t other = random_below(site->seed, site->stream->count);
 	struct pp_instr instr = *site->instr;
 	switch (kind) {
 	case MUTATE_DROP:
 		remove_at(site->stream, site->at);
 		return true;
 	case MUTATE_DUPLICATE:
-		insert_at(site->stream, build_below(site->seed, 2) ? site->at : other, instr);
+		insert_at(site->stream, random_below(site->seed, 2) ? site->at : other, instr);
 		return true;
 	case MUTATE_SWAP:
 		exchange(site->stream, site->at, other);
@@ -91,10 +92,10 @@ static bool retarget(struct site *site)
 	const struct pp_rank *memory = &site->program->rank[site->rank];
 	uint32_t operand;
 	do
-		operand = build_below(site->seed, 4);
+		operand = random_below(site->seed, 4);
 	while (!carries(site->instr, (char)('1' + operand)));
 	uint32_t old = site->instr->a[operand];
-	if (old == PP_NULL || build_below(site->seed, 12) == 0) {
+	if (old == PP_NULL || random_below(site->seed, 12) == 0) {
 		bool fixed = old != PP_NULL && pp_slot_is_static(memory->slots[old].class);
 		if (site->instr->op == PP_OP_SEND || site->instr->op == PP_OP_RECV || site->instr->op == PP_OP_LOAD || fixed ||
 		    site->instr->op >= PP_OP_COLL)
@@ -106,9 +107,9 @@ static bool retarget(struct site *site)
 			return true;
 		}
 	}
-	bool any = build_below(site->seed, 4) == 0 && site->instr->op <= PP_OP_RECV;
+	bool any = random_below(site->seed, 4) == 0 && site->instr->op <= PP_OP_RECV;
 	for (int tries = 0; tries < 200; tries++) {
-		uint32_t slot = build_below(site->seed, memory->slot_count);
+		uint32_t slot = random_below(site->seed, memory->slot_count);
 		if (slot == old || (!any && old != PP_NULL && memory->slots[slot].class != memory->slots[old].class))
 			continue;
 		site->instr->a[operand] = slot;
@@ -122,7 +123,7 @@ static bool change_op(struct site *site)
 	static const uint8_t compute[] = {PP_OP_FWD, PP_OP_BWD, PP_OP_BWDI, PP_OP_BWDW};
 	struct pp_instr *instr = site->instr;
 	if (instr->op >= PP_OP_FWD && instr->op <= PP_OP_BWDW) {
-		instr->op = compute[build_below(site->seed, 4)];
+		instr->op = compute[random_below(site->seed, 4)];
 		if (instr->op == PP_OP_BWDW)
 			instr->a[2] = instr->a[3] = PP_NULL;
 		return true;
@@ -136,7 +137,7 @@ static bool change_op(struct site *site)
 static bool change_kind(struct site *site)
 {
 	uint32_t limit = carries(site->instr, 'k') ? PP_LOAD_COUNT : carries(site->instr, 'r') ? PP_COLLECTIVE_COUNT : 2;
-	site->instr->sub = (uint8_t)((site->instr->sub + 1 + build_below(site->seed, limit - 1)) % limit);
+	site->instr->sub = (uint8_t)((site->instr->sub + 1 + random_below(site->seed, limit - 1)) % limit);
 	return true;
 }
 
@@ -147,7 +148,7 @@ static bool change_mb(struct site *site)
 	                                             : site->program->train.hyper_count;
 	if (limit < 2)
 		return false;
-	site->instr->mb = (site->instr->mb + 1 + build_below(site->seed, limit - 1)) % limit;
+	site->instr->mb = (site->instr->mb + 1 + random_below(site->seed, limit - 1)) % limit;
 	return true;
 }
 
@@ -155,7 +156,7 @@ static bool other_value(uint32_t *value, uint32_t limit, uint64_t *seed)
 {
 	if (limit < 2)
 		return false;
-	*value = (*value + 1 + build_below(seed, limit - 1)) % limit;
+	*value = (*value + 1 + random_below(seed, limit - 1)) % limit;
 	return true;
 }
 
@@ -176,8 +177,8 @@ static bool change_collectives(struct site *site)
 static bool overlap_slots(struct site *site)
 {
 	struct pp_rank *memory = &site->program->rank[site->rank];
-	struct pp_slot *slot = &memory->slots[build_below(site->seed, memory->slot_count)],
-	               *other = &memory->slots[build_below(site->seed, memory->slot_count)];
+	struct pp_slot *slot = &memory->slots[random_below(site->seed, memory->slot_count)],
+	               *other = &memory->slots[random_below(site->seed, memory->slot_count)];
 	if (slot == other || !slot->placed || !other->placed || slot->offset == other->offset)
 		return false;
 	slot->offset = other->offset;
@@ -189,8 +190,8 @@ static bool overlap_slots(struct site *site)
 static bool resize_slot(struct site *site)
 {
 	struct pp_rank *memory = &site->program->rank[site->rank];
-	struct pp_slot *slot = &memory->slots[build_below(site->seed, memory->slot_count)];
-	slot->bytes = build_below(site->seed, 2) ? slot->bytes + PP_ALIGN : slot->bytes / 2;
+	struct pp_slot *slot = &memory->slots[random_below(site->seed, memory->slot_count)];
+	slot->bytes = random_below(site->seed, 2) ? slot->bytes + PP_ALIGN : slot->bytes / 2;
 	uint64_t end = slot->offset + slot->bytes;
 	if (slot->placed && end > memory->arena_bytes)
 		memory->arena_bytes = end;
@@ -218,7 +219,7 @@ bool mutate(struct pp_program *program, enum mutation kind, uint64_t *seed)
 	case MUTATE_CHANNEL:
 		return other_value(&site.instr->a[0], program->channel_count, seed);
 	case MUTATE_SEQUENCE:
-		site.instr->a[1] += build_below(seed, 2) || !site.instr->a[1] ? 1 : UINT32_MAX;
+		site.instr->a[1] += random_below(seed, 2) || !site.instr->a[1] ? 1 : UINT32_MAX;
 		return true;
 	case MUTATE_STAGE:
 		return other_value(&site.instr->stage, program->stage_count, seed);
@@ -230,17 +231,18 @@ bool mutate(struct pp_program *program, enum mutation kind, uint64_t *seed)
 		site.instr->flags ^= PP_FIRST;
 		return site.instr->op == PP_OP_BWD || site.instr->op == PP_OP_BWDW; /* a reader knows where flags may stand */
 	case MUTATE_DTYPE:
-		site.instr->dtype = (uint8_t)((site.instr->dtype + 1 + build_below(seed, PP_DTYPE_COUNT - 1)) % PP_DTYPE_COUNT);
+		site.instr->dtype =
+		    (uint8_t)((site.instr->dtype + 1 + random_below(seed, PP_DTYPE_COUNT - 1)) % PP_DTYPE_COUNT);
 		return true;
 	case MUTATE_COUNT:
-		site.instr->count += build_below(seed, 2) ? 1 : UINT32_MAX;
+		site.instr->count += random_below(seed, 2) ? 1 : UINT32_MAX;
 		return true;
 	case MUTATE_KIND:
 		return change_kind(&site);
 	case MUTATE_GROUP:
 		return other_value(&site.instr->a[1], program->group_count, seed);
 	case MUTATE_COLLECTIVE_ID:
-		site.instr->a[0] += 1 + build_below(seed, 3);
+		site.instr->a[0] += 1 + random_below(seed, 3);
 		return true;
 	case MUTATE_COLLECTIVE_ORDER:
 		return change_collectives(&site);

@@ -2,6 +2,7 @@
 #include "oracle.h"
 
 #include "build_program.h"
+#include "random.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -439,7 +440,7 @@ static bool run_step(struct oracle *o, uint64_t number)
 	const struct pp_program *program = o->program;
 	uint32_t actors = program->ranks + program->channel_count;
 	for (uint32_t idle = 0; idle < 40 * actors + 200;) {
-		uint32_t actor = build_below(&o->seed, actors), burst = 1 + build_below(&o->seed, 4);
+		uint32_t actor = random_below(&o->seed, actors), burst = 1 + random_below(&o->seed, 4);
 		bool moved = false;
 		while (burst-- && (actor < program->ranks ? step(o, actor, number) : carry(o, actor - program->ranks)))
 			moved = true;

@@ -7,6 +7,7 @@
 #include "ir/diag.h"
 #include "ir/program.h"
 #include "ir/schedule.h"
+#include "support/random.h"
 
 #include <ctype.h>
 #include <setjmp.h>
@@ -30,7 +31,7 @@ struct world {
 
 static inline struct world make_world(uint64_t seed)
 {
-	struct world w = {.arena = pp_arena_create(NULL), .random = seed * 2654435761u + 88172645463325252u};
+	struct world w = {.arena = pp_arena_create(NULL), .random = seed};
 	w.sources = pp_sources_create(w.arena);
 	w.diag = pp_diag_create(w.arena, w.sources);
 	return w;
@@ -41,13 +42,10 @@ static inline void end_world(struct world *w)
 	pp_arena_destroy(w->arena);
 }
 
-/* Uniform in 0 .. below - 1 (xorshift64*). */
+/* 0 .. below - 1. */
 static inline uint32_t draw(struct world *w, uint32_t below)
 {
-	w->random ^= w->random >> 12;
-	w->random ^= w->random << 25;
-	w->random ^= w->random >> 27;
-	return (uint32_t)((w->random * 2685821657736338717u >> 33) % below);
+	return random_below(&w->random, below);
 }
 
 /* ---- schedules ------------------------------------------------------------------------------- */

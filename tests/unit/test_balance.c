@@ -1,5 +1,6 @@
 /* Balancing: equal to brute force on all small cases, known optima of the field cases, limits kept. */
 #include "compiler/balance.h"
+#include "support/random.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -57,38 +58,30 @@ static void enumerate(struct brute *b, uint32_t stage, uint32_t from)
 		enumerate(b, stage + 1, to);
 }
 
-static uint64_t next_random(uint64_t *state)
-{
-	*state ^= *state << 13;
-	*state ^= *state >> 7;
-	*state ^= *state << 17;
-	return *state;
-}
-
 static void equal_to_brute_force(void **state)
 {
 	(void)state;
 	uint64_t random = 88172645463325252u;
 	uint32_t limited = 0, infeasible = 0;
 	for (int round = 0; round < 4000; round++) {
-		uint32_t ranks = 1 + (uint32_t)(next_random(&random) % 4), chunks = 1 + (uint32_t)(next_random(&random) % 3);
-		uint32_t stages = ranks * chunks, layers = 1 + (uint32_t)(next_random(&random) % 10);
+		uint32_t ranks = 1 + random_below(&random, 4), chunks = 1 + random_below(&random, 3);
+		uint32_t stages = ranks * chunks, layers = 1 + random_below(&random, 10);
 		uint64_t load[MOST], fixed[MOST], stash[MOST], cap[MOST];
 		uint32_t rank[MOST], in_flight[MOST];
-		uint64_t largest = 1 + next_random(&random) % 12;
+		uint64_t largest = 1 + random_below(&random, 12);
 		for (uint32_t i = 0; i < layers; i++) {
-			load[i] = next_random(&random) % (largest + 1);
-			fixed[i] = next_random(&random) % 10;
-			stash[i] = next_random(&random) % 4;
+			load[i] = random_next(&random) % (largest + 1);
+			fixed[i] = random_below(&random, 10);
+			stash[i] = random_below(&random, 4);
 		}
-		bool v = next_random(&random) % 2;
+		bool v = random_below(&random, 2);
 		for (uint32_t s = 0; s < stages; s++) {
 			rank[s] = v && s / ranks % 2 ? ranks - 1 - s % ranks : s % ranks;
-			in_flight[s] = 1 + (uint32_t)(next_random(&random) % 4);
+			in_flight[s] = 1 + random_below(&random, 4);
 		}
 		for (uint32_t r = 0; r < ranks; r++)
-			cap[r] = 10 + next_random(&random) % 60;
-		bool with_memory = next_random(&random) % 2;
+			cap[r] = 10 + random_below(&random, 60);
+		bool with_memory = random_below(&random, 2);
 		struct pp_balance_problem p = {.layers = layers,
 		                               .stages = stages,
 		                               .ranks = ranks,
@@ -98,9 +91,8 @@ static void equal_to_brute_force(void **state)
 		                               .stage_rank = rank,
 		                               .in_flight = in_flight,
 		                               .cap = with_memory ? cap : NULL,
-		                               .min_layers = (uint32_t)(next_random(&random) % 2),
-		                               .max_layers =
-		                                   next_random(&random) % 3 ? 0 : 1 + (uint32_t)(next_random(&random) % 5)};
+		                               .min_layers = random_below(&random, 2),
+		                               .max_layers = random_below(&random, 3) ? 0 : 1 + random_below(&random, 5)};
 		struct brute b = {.p = &p, .best = UINT64_MAX};
 		enumerate(&b, 0, 0);
 		struct pp_arena *arena = pp_arena_create(NULL);

@@ -2,6 +2,8 @@
  * message, and what is accepted must print to text that reads back the same. */
 #include "parse_fixture.h"
 
+#include "support/random.h"
+
 /* `prefix`, `count` times `middle`, `suffix`. */
 static char *repeated(const char *prefix, const char *middle, size_t count, const char *suffix)
 {
@@ -150,15 +152,6 @@ static void cut_off(void **state)
 	}
 }
 
-/* xorshift: the same texts on every machine. */
-static uint32_t next_random(uint32_t *seed)
-{
-	*seed ^= *seed << 13;
-	*seed ^= *seed >> 17;
-	*seed ^= *seed << 5;
-	return *seed;
-}
-
 /* Any text: no crash, messages in every form, and if it is accepted its print reads back the same. */
 static void assert_survives(const char *text, size_t length)
 {
@@ -186,12 +179,12 @@ static void random_tokens(void **state)
 	    "pin", "to",    "rank",  "pair",  "with",  "limit", "when",   "prefer", "overlap", "repeat",  "true",
 	    "\n",  "{",     "}",     "a",     "a",     "=",     "1",
 	};
-	uint32_t seed = 20250101;
+	uint64_t seed = 20250101;
 	for (int round = 0; round < 4000; round++) {
 		char text[1024] = "";
-		size_t length = 0, count = 1 + next_random(&seed) % 60;
+		size_t length = 0, count = 1 + random_below(&seed, 60);
 		for (size_t i = 0; i < count; i++) {
-			const char *word = words[next_random(&seed) % (sizeof words / sizeof words[0])];
+			const char *word = words[random_below(&seed, sizeof words / sizeof words[0])];
 			length += (size_t)snprintf(text + length, sizeof text - length, "%s ", word);
 		}
 		assert_survives(text, length);
@@ -205,7 +198,7 @@ static void damaged_specs(void **state)
 	static const char *const names[] = {"1_minimal",       "4_explicit",    "5_zero_bubble",
 	                                    "6_hetero_search", "8_deepseek_v3", "every_statement"};
 	struct pp_arena *arena = pp_arena_create(NULL);
-	uint32_t seed = 7;
+	uint64_t seed = 7;
 	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
 		size_t length = 0;
 		const char *spec =
@@ -216,10 +209,10 @@ static void damaged_specs(void **state)
 			memcpy(text, spec, length);
 			size_t size = length;
 			for (uint32_t change = 0; change <= round % 4u; change++) {
-				size_t at = next_random(&seed) % size, span = 1 + next_random(&seed) % 8;
+				size_t at = random_next(&seed) % size, span = 1 + random_below(&seed, 8);
 				span = span < size - at ? span : size - at;
-				if (next_random(&seed) % 2)
-					text[at] = (char)next_random(&seed);
+				if (random_below(&seed, 2))
+					text[at] = (char)random_next(&seed);
 				else {
 					memmove(text + at, text + at + span, size - at - span);
 					size -= span;

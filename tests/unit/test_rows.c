@@ -1,6 +1,8 @@
 /* Rows to actions: numbering, chunks, loops, weaving, pairs, and the message of everything that can be wrong. */
 #include "rows_fixture.h"
 
+#include "support/random.h"
+
 static const char *csv(const struct expanded *x)
 {
 	char *text = NULL;
@@ -294,15 +296,6 @@ static void too_large(void **state)
 	               "[E0623]\n");
 }
 
-/* xorshift: the same texts on every machine. */
-static uint32_t next_random(uint32_t *seed)
-{
-	*seed ^= *seed << 13;
-	*seed ^= *seed >> 17;
-	*seed ^= *seed << 5;
-	return *seed;
-}
-
 /* Any pattern of the language ends with a schedule that is right, or with a message. */
 static void random_patterns(void **state)
 {
@@ -341,19 +334,20 @@ static void random_patterns(void **state)
 	    "(I W)*m",
 	};
 	static const enum pp_place places[] = {PP_PLACE_LOOP, PP_PLACE_V, PP_PLACE_LINEAR};
-	uint32_t seed = 11, accepted = 0;
+	uint64_t seed = 11;
+	uint32_t accepted = 0;
 	for (int round = 0; round < 6000; round++) {
 		char body[1024];
-		size_t length = (size_t)snprintf(body, sizeof body, next_random(&seed) % 4 ? "order for r { " : "order { ");
-		for (uint32_t i = 0, count = 1 + next_random(&seed) % 3; i < count; i++) {
-			const char *word = words[next_random(&seed) % (sizeof words / sizeof words[0])];
+		size_t length = (size_t)snprintf(body, sizeof body, random_below(&seed, 4) ? "order for r { " : "order { ");
+		for (uint32_t i = 0, count = 1 + random_below(&seed, 3); i < count; i++) {
+			const char *word = words[random_below(&seed, sizeof words / sizeof words[0])];
 			length += (size_t)snprintf(body + length, sizeof body - length, "%s ", word);
 		}
 		snprintf(body + length, sizeof body - length, "}");
-		struct shape shape = {.p = 1 + next_random(&seed) % 3,
-		                      .v = 1 + next_random(&seed) % 2,
-		                      .m = 1 + next_random(&seed) % 3,
-		                      .place = places[next_random(&seed) % 3]};
+		struct shape shape = {.p = 1 + random_below(&seed, 3),
+		                      .v = 1 + random_below(&seed, 2),
+		                      .m = 1 + random_below(&seed, 3),
+		                      .place = places[random_below(&seed, 3)]};
 		struct expanded x = expand_text(body, shape);
 		assert_int_equal(x.ok, pp_diag_ok(x.diag));
 		if (x.ok && makespan_of(&x) == 0)

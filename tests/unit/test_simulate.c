@@ -2,6 +2,7 @@
 #include "support/verify_fixture.h"
 
 #include "ir/simulate.h"
+#include "support/random.h"
 
 static struct pp_sim simulate(struct pp_arena *arena, const struct pp_program *program, enum pp_layout layout)
 {
@@ -53,9 +54,9 @@ static void random_programs(void **state)
 		uint64_t random = seed;
 		const struct pp_schedule *schedule = build_random(arena, &random);
 		struct build_options options = {
-		    .trains = seed % 2, .depth = 1 + (uint32_t)(seed % 3), .latency = build_below(&random, 3) * 40};
+		    .trains = seed % 2, .depth = 1 + (uint32_t)(seed % 3), .latency = random_below(&random, 3) * 40};
 		for (int phase = 0; phase < PP_PHASE_COUNT; phase++)
-			options.ticks[phase] = 1 + build_below(&random, 300);
+			options.ticks[phase] = 1 + random_below(&random, 300);
 		const struct pp_program *program = build_program(arena, schedule, &options);
 		uint64_t before = 0;
 		for (int layout = 0; layout < PP_LAYOUT_COUNT; layout++) {
