@@ -22,6 +22,9 @@ struct pp_cell pp_scan_cell(struct pp_parse *parse, struct pp_span span, const c
 /* The value of what stands between the quotes; reports E0007. */
 const char *pp_scan_string(struct pp_parse *parse, uint32_t start, const char *text, size_t length);
 
+/* How many of these bytes, which cannot begin a token, are reported together. */
+size_t pp_scan_wrong_length(const char *text, size_t length);
+
 /* Report bytes that cannot begin a token (E0007). */
 void pp_scan_wrong_bytes(struct pp_parse *parse, struct pp_span span, const char *text, size_t length);
 

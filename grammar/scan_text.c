@@ -2,29 +2,10 @@
  * nor broken UTF-8. */
 #include "scan.h"
 
+#include "ir/str.h"
+
 #include <ctype.h>
 #include <string.h>
-
-/* Bytes of the UTF-8 character at `text`, or 0 when it is none. */
-static size_t character_length(const char *text, size_t length)
-{
-	const unsigned char *byte = (const unsigned char *)text;
-	size_t wanted = byte[0] < 0x80   ? 1
-	                : byte[0] < 0xc2 ? 0
-	                : byte[0] < 0xe0 ? 2
-	                : byte[0] < 0xf0 ? 3
-	                : byte[0] < 0xf5 ? 4
-	                                 : 0;
-	if (wanted == 0 || wanted > length)
-		return 0;
-	for (size_t i = 1; i < wanted; i++) {
-		if ((byte[i] & 0xc0) != 0x80)
-			return 0;
-	}
-	bool overlong = (byte[0] == 0xe0 && byte[1] < 0xa0) || (byte[0] == 0xf0 && byte[1] < 0x90);
-	bool outside = (byte[0] == 0xed && byte[1] >= 0xa0) || (byte[0] == 0xf4 && byte[1] >= 0x90);
-	return overlong || outside ? 0 : wanted;
-}
 
 /* ---- strings --------------------------------------------------------------------------------- */
 
@@ -94,7 +75,7 @@ const char *pp_scan_string(struct pp_parse *parse, uint32_t start, const char *t
 			value[count++] = escaped(&reader);
 			continue;
 		}
-		size_t size = text[reader.at] ? character_length(text + reader.at, length - reader.at) : 0;
+		size_t size = text[reader.at] ? pp_utf8_length(text + reader.at, length - reader.at) : 0;
 		if (size == 0 && !reported)
 			pp_error(parse->diag, "E0007", span_here(&reader, 1), "byte 0x%02x in a string is not UTF-8 text",
 			         (unsigned)(unsigned char)text[reader.at]);
@@ -108,12 +89,23 @@ const char *pp_scan_string(struct pp_parse *parse, uint32_t start, const char *t
 
 /* ---- wrong bytes ----------------------------------------------------------------------------- */
 
+/* A byte-order mark, as between files that were joined, stands alone; other letters belong to the word around them. */
+static bool is_mark(const char *text, size_t length)
+{
+	return length >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0;
+}
+
+size_t pp_scan_wrong_length(const char *text, size_t length)
+{
+	return is_mark(text, length) ? 3 : length;
+}
+
 void pp_scan_wrong_bytes(struct pp_parse *parse, struct pp_span span, const char *text, size_t length)
 {
 	unsigned char first = (unsigned char)text[0];
-	size_t size = character_length(text, length);
+	size_t size = pp_utf8_length(text, length);
 	struct pp_message *message;
-	if (length >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)
+	if (is_mark(text, length))
 		message = pp_error(parse->diag, "E0007", span, "byte-order mark in the middle of the text");
 	else if (size == 0)
 		message = pp_error(parse->diag, "E0007", span, "byte 0x%02x is not UTF-8 text", (unsigned)first);

@@ -3,11 +3,17 @@
 #include "diag.h"
 
 #include "json.h"
+#include "str.h"
 
 #include <stdarg.h>
 #include <string.h>
 
-enum { MOST_ERRORS = 20, TAB = 4 };
+enum {
+	MOST_ERRORS = 20,
+	TAB = 4,
+	LINE_MOST = 200, /* bytes of a line that are shown; of a longer one a part around the label */
+	LEFT_MOST = 80   /* of it before the label */
+};
 
 struct label {
 	struct pp_span span;
@@ -181,39 +187,68 @@ static uint32_t line_end(const struct pp_source *source, uint32_t line)
 	return end;
 }
 
-static bool continues(unsigned char byte)
+/* The part of a line that is shown: all of it unless it is very long. */
+struct window {
+	uint32_t from, to; /* byte offsets within the text */
+};
+
+static uint32_t character_at(const struct pp_source *source, uint32_t at)
 {
-	return (byte & 0xc0) == 0x80;
+	size_t length = pp_utf8_length(source->text + at, source->length - at);
+	return length ? (uint32_t)length : 1;
+}
+
+/* What is shown of a line for a label at `at`. */
+static struct window window_at(const struct pp_source *source, uint32_t line, uint32_t at)
+{
+	struct window window = {line_start(source, line), line_end(source, line)};
+	if (window.to - window.from <= LINE_MOST)
+		return window;
+	uint32_t from = at - window.from > LEFT_MOST ? at - LEFT_MOST : window.from;
+	while (window.from < from) /* never within a character */
+		window.from += character_at(source, window.from);
+	for (from = window.from; from < window.to && from - window.from < LINE_MOST;)
+		from += character_at(source, from);
+	window.to = from < window.to ? from : window.to;
+	return window;
+}
+
+static const char *more_before(const struct pp_source *source, uint32_t line, const struct window *window)
+{
+	return window->from > line_start(source, line) ? "..." : "";
 }
 
 /* Display width of the bytes [from, to) of a line that starts at display column `column`. */
 static uint32_t width(const struct pp_source *source, uint32_t from, uint32_t to, uint32_t column)
 {
 	uint32_t start = column;
-	for (uint32_t i = from; i < to; i++) {
-		unsigned char byte = (unsigned char)source->text[i];
-		if (byte == '\t')
-			column += TAB - column % TAB;
-		else if (!continues(byte))
-			column++;
-	}
+	for (; from < to; from += character_at(source, from))
+		column += source->text[from] == '\t' ? TAB - column % TAB : 1;
 	return column - start;
 }
 
-static void print_line_text(FILE *out, const struct pp_source *source, uint32_t line)
+static void print_line_text(FILE *out, const struct pp_source *source, uint32_t line, const struct window *window)
 {
-	uint32_t column = 0, end = line_end(source, line);
-	for (uint32_t i = line_start(source, line); i < end; i++) {
+	const char *before = more_before(source, line, window);
+	uint32_t column = (uint32_t)strlen(before), length;
+	fputs(before, out);
+	for (uint32_t i = window->from; i < window->to; i += length) {
 		unsigned char byte = (unsigned char)source->text[i];
+		length = character_at(source, i);
 		if (byte == '\t') {
 			do
 				fputc(' ', out);
 			while (++column % TAB);
 			continue;
 		}
-		fputc(byte < 0x20 || byte == 0x7f ? '?' : byte, out);
-		column += !continues(byte);
+		if (byte < 0x20 || byte == 0x7f || (byte >= 0x80 && length == 1))
+			fputc('?', out);
+		else
+			fwrite(source->text + i, 1, length, out);
+		column++;
 	}
+	if (window->to < line_end(source, line))
+		fputs("...", out);
 }
 
 struct place {
@@ -236,11 +271,13 @@ static struct place place_of(const struct pp_diag *diag, const struct label *lab
 	return place;
 }
 
-static void print_marks(FILE *out, const struct place *place, int gutter, const struct paint *paint)
+static void print_marks(FILE *out, const struct place *place, const struct window *window, int gutter,
+                        const struct paint *paint)
 {
-	uint32_t start = line_start(place->source, place->line);
-	uint32_t indent = width(place->source, start, place->from, 0);
-	uint32_t marks = place->to > place->source->length ? 1 : width(place->source, place->from, place->to, indent);
+	uint32_t begin = (uint32_t)strlen(more_before(place->source, place->line, window));
+	uint32_t indent = begin + width(place->source, window->from, place->from, begin);
+	uint32_t to = place->to > window->to && window->to > place->from ? window->to : place->to;
+	uint32_t marks = to > place->source->length ? 1 : width(place->source, place->from, to, indent);
 	fprintf(out, " %s%*s |%s %*s%s", paint->gutter, gutter, "", paint->reset, (int)indent, "",
 	        place->label->primary ? paint->primary : paint->secondary);
 	for (uint32_t i = 0; i < (marks ? marks : 1); i++)
@@ -287,16 +324,18 @@ static size_t places_in(const struct pp_diag *diag, const struct pp_message *mes
 static void print_places(FILE *out, const struct place *places, size_t count, int gutter, const struct paint *paint)
 {
 	uint32_t shown = 0;
+	struct window window = {0};
 	for (size_t i = 0; i < count; i++) {
-		if (places[i].line != shown) {
+		if (places[i].line != shown || places[i].from > window.to) {
+			window = window_at(places[i].source, places[i].line, places[i].from);
 			if (shown && places[i].line > shown + 1)
 				fprintf(out, " %s%*s :%s\n", paint->gutter, gutter, "", paint->reset);
 			shown = places[i].line;
 			fprintf(out, " %s%*u |%s ", paint->gutter, gutter, shown, paint->reset);
-			print_line_text(out, places[i].source, shown);
+			print_line_text(out, places[i].source, shown, &window);
 			fputc('\n', out);
 		}
-		print_marks(out, &places[i], gutter, paint);
+		print_marks(out, &places[i], &window, gutter, paint);
 	}
 }
 

@@ -1,6 +1,8 @@
 /* JSON writer. Bytes that are not UTF-8 are written as U+FFFD. */
 #include "json.h"
 
+#include "str.h"
+
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
@@ -12,30 +14,12 @@ struct pp_json pp_json_begin(FILE *out)
 	return (struct pp_json){.out = out};
 }
 
-/* Length of the well-formed UTF-8 sequence at `text`, or 0. */
-static size_t sequence_length(const unsigned char *text)
-{
-	size_t length = text[0] < 0x80                      ? 1
-	                : text[0] >= 0xc2 && text[0] < 0xe0 ? 2
-	                : (text[0] & 0xf0) == 0xe0          ? 3
-	                : text[0] >= 0xf0 && text[0] < 0xf5 ? 4
-	                                                    : 0;
-	for (size_t i = 1; i < length; i++)
-		if ((text[i] & 0xc0) != 0x80)
-			return 0;
-	if (length == 3 && ((text[0] == 0xe0 && text[1] < 0xa0) || (text[0] == 0xed && text[1] > 0x9f)))
-		return 0;
-	if (length == 4 && ((text[0] == 0xf0 && text[1] < 0x90) || (text[0] == 0xf4 && text[1] > 0x8f)))
-		return 0;
-	return length;
-}
-
 static void quoted(FILE *out, const char *text)
 {
 	const unsigned char *at = (const unsigned char *)text;
 	fputc('"', out);
 	while (*at) {
-		size_t length = sequence_length(at);
+		size_t length = pp_utf8_length((const char *)at, 4); /* reads no further than the final NUL */
 		if (length == 0) {
 			fputs("\\ufffd", out);
 			length = 1;

@@ -4,6 +4,7 @@
 #include "hash.h"
 
 #include <ctype.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -116,4 +117,24 @@ const char *pp_nearest(const char *word, const char *const *candidates, size_t c
 			best = candidates[i];
 	}
 	return best;
+}
+
+size_t pp_utf8_length(const char *text, size_t length)
+{
+	const unsigned char *byte = (const unsigned char *)text;
+	size_t wanted = byte[0] < 0x80   ? 1
+	                : byte[0] < 0xc2 ? 0
+	                : byte[0] < 0xe0 ? 2
+	                : byte[0] < 0xf0 ? 3
+	                : byte[0] < 0xf5 ? 4
+	                                 : 0;
+	if (wanted == 0 || wanted > length)
+		return 0;
+	for (size_t i = 1; i < wanted; i++) {
+		if ((byte[i] & 0xc0) != 0x80)
+			return 0;
+	}
+	bool overlong = (byte[0] == 0xe0 && byte[1] < 0xa0) || (byte[0] == 0xf0 && byte[1] < 0x90);
+	bool outside = (byte[0] == 0xed && byte[1] >= 0xa0) || (byte[0] == 0xf4 && byte[1] >= 0x90);
+	return overlong || outside ? 0 : wanted;
 }

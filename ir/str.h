@@ -17,4 +17,7 @@ const char *pp_intern_z(struct pp_strtab *table, const char *text);
  * `word` (at least 1), or NULL. Case differences count half. Ties: the first. */
 const char *pp_nearest(const char *word, const char *const *candidates, size_t count);
 
+/* Length of the well-formed UTF-8 character at `text`, of which `length` >= 1 bytes may be read; 0: it is none. */
+size_t pp_utf8_length(const char *text, size_t length);
+
 #endif

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
@@ -113,10 +114,48 @@ static void json_form(void **state)
 	               "\"notes\": []}\n");
 }
 
+/* Of a very long line only a part is shown, whole characters of it, and each label has its part. */
+static void long_lines(void **state)
+{
+	(void)state;
+	char text[1200], expected[2000], left[81], right[121];
+	memset(text, 'a', sizeof text - 1);
+	text[sizeof text - 1] = '\0';
+	memcpy(text + 419, "\xc3\xa9", 2); /* one character: the part shown begins behind it */
+	memcpy(text + 500, "XY", 2);
+	memcpy(text + 1100, "Z", 1);
+	struct fixture f = make(text);
+	struct pp_message *message = pp_error(f.diag, "E0101", span_of(&f, "XY"), "long");
+	pp_label(message, span_of(&f, "Z"), "here");
+	memset(left, 'a', 80);
+	left[79] = left[80] = '\0';
+	memset(right, 'a', 120);
+	right[119] = right[120] = '\0';
+	snprintf(expected, sizeof expected,
+	         "error[E0101]: long\n"
+	         "  --> x.pipe:1:500\n"
+	         " 1 | ...%sXY%s...\n"
+	         "   | %82s^^\n"
+	         " 1 | ...%saZ%.98s\n"
+	         "   | %83s- here\n",
+	         left, right, "", left, right, "");
+	assert_printed(&f, PP_DIAG_HUMAN, expected);
+}
+
+static void bytes_that_are_no_text(void **state)
+{
+	(void)state;
+	struct fixture f = make("a \xff\xc3 \x80 b\n");
+	pp_error(f.diag, "E0101", span_of(&f, "b"), "here");
+	assert_printed(&f, PP_DIAG_HUMAN, "error[E0101]: here\n  --> x.pipe:1:7\n 1 | a ?? ? b\n   |        ^\n");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(two_lines_with_labels),
+	    cmocka_unit_test(long_lines),
+	    cmocka_unit_test(bytes_that_are_no_text),
 	    cmocka_unit_test(columns_count_characters),
 	    cmocka_unit_test(no_position),
 	    cmocka_unit_test(twenty_errors_at_most),
