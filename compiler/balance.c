@@ -16,6 +16,7 @@ __extension__ typedef unsigned __int128 wide;
 enum {
 	NODE_BUDGET = 2000000, /* of the search over several stages per rank */
 	TABLE_CELLS = 1 << 22, /* of the dynamic programmes; beyond it, layers are dealt out by their share of the load */
+	TABLE_LAYERS = 8192,   /* likewise: the programmes take the square of it in time */
 	SEARCH_DEPTH = 4096    /* stages: depth of the recursion */
 };
 
@@ -408,7 +409,7 @@ bool pp_balance_solve(struct pp_arena *arena, const struct pp_balance_problem *p
 		return false;
 	struct solver s = solver_make(arena, p);
 	result->first = PP_NEW_ARRAY(arena, uint32_t, (size_t)p->stages + 1);
-	if ((uint64_t)(p->stages + 1) * (p->layers + 1) > TABLE_CELLS) {
+	if (p->layers > TABLE_LAYERS || (uint64_t)(p->stages + 1) * (p->layers + 1) > TABLE_CELLS) {
 		split_by_share(&s, result->first);
 		pp_balance_rate(arena, p, result);
 		return true;

@@ -144,10 +144,36 @@ static void warn_few_microbatches(const struct pp_unit *unit)
 	        100.0 * (ranks - 1) / (5.0 * ranks - 1));
 }
 
+static double seconds_of(const struct pp_stage *stage)
+{
+	return ((double)stage->ticks[PP_PHASE_F] + (double)stage->ticks[PP_PHASE_B]) * 1e-9;
+}
+
+/* Times are counted in 64 bits of ns. Beyond a century the costs are wrong, and sums over ranks would overflow. */
+static bool check_time(struct pp_unit *unit)
+{
+	const uint64_t most = UINT64_C(1) << 62;
+	if (unit->sim.makespan < most && unit->sim.tail < most)
+		return true;
+	const struct pp_program *program = unit->program;
+	uint32_t slowest = 0;
+	for (uint32_t s = 1; s < program->stage_count; s++)
+		if (seconds_of(&program->stages[s]) > seconds_of(&program->stages[slowest]))
+			slowest = s;
+	struct pp_message *message =
+	    pp_error(unit->diag, "E0313", unit->resolved.spec.schedule_span, "a step would take more than 2^62 ns (146 years)");
+	pp_note(message, "the slowest stage, %u, computes %.3g s per microbatch; there are %u microbatches", slowest,
+	        seconds_of(&program->stages[slowest]), program->microbatches);
+	pp_help(message, "check times and work of the layers, speed of the devices and bandwidth of the links");
+	return false;
+}
+
 static bool run_simulate(struct pp_unit *unit)
 {
 	const struct pp_named_program *train = pp_program_find(unit->program, "train");
 	if (!pp_simulate(unit->arena, unit->program, train, PP_LAYOUT_CHANNEL, false, &unit->sim))
+		return false;
+	if (!check_time(unit))
 		return false;
 	warn_few_microbatches(unit);
 	return true;
