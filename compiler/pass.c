@@ -160,8 +160,8 @@ static bool check_time(struct pp_unit *unit)
 	for (uint32_t s = 1; s < program->stage_count; s++)
 		if (seconds_of(&program->stages[s]) > seconds_of(&program->stages[slowest]))
 			slowest = s;
-	struct pp_message *message =
-	    pp_error(unit->diag, "E0313", unit->resolved.spec.schedule_span, "a step would take more than 2^62 ns (146 years)");
+	struct pp_message *message = pp_error(unit->diag, "E0313", unit->resolved.spec.schedule_span,
+	                                      "a step would take more than 2^62 ns (146 years)");
 	pp_note(message, "the slowest stage, %u, computes %.3g s per microbatch; there are %u microbatches", slowest,
 	        seconds_of(&program->stages[slowest]), program->microbatches);
 	pp_help(message, "check times and work of the layers, speed of the devices and bandwidth of the links");

@@ -106,7 +106,9 @@ static int end_run(struct rank_thread *ranks, const struct pp_watch *watches, ui
 	for (uint32_t i = 0; i < count; i++) {
 		pthread_join(ranks[i].thread, NULL);
 		reported = reported || atomic_load(&watches[i].reported);
-		if (!ranks[i].ok && failed == count)
+		/* Those that only saw another give up have nothing to say about the cause. */
+		if (!ranks[i].ok &&
+		    (failed == count || (ranks[failed].status.code == PP_EXIT_RUN && ranks[i].status.code != PP_EXIT_RUN)))
 			failed = i;
 	}
 	for (uint32_t i = 0; i < count; i++)

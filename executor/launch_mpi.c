@@ -65,12 +65,12 @@ static bool check_start(struct start *start, struct pp_status *status)
 }
 
 /* End after a run that failed. */
-static void leave(struct start *start, const struct pp_rank_run *run)
+static void leave(struct start *start, const struct pp_rank_run *run, enum pp_exit code)
 {
 	fflush(stdout);
 	if (run->lost)
 		_exit(PP_EXIT_RUN);
-	pp_mpi_abort(start->endpoint, PP_EXIT_RUN);
+	pp_mpi_abort(start->endpoint, code);
 }
 
 static int run_rank(struct start *start, struct pp_status *status)
@@ -93,7 +93,7 @@ static int run_rank(struct start *start, struct pp_status *status)
 	                          .options = &launch->run};
 	bool ok = pp_run_rank(&run, status);
 	if (run.lost || atomic_load(&start->watch->reported))
-		leave(start, &run);
+		leave(start, &run, ok ? PP_EXIT_RUN : status->code);
 	pp_run_rank_free(&run);
 	return ok ? PP_EXIT_OK : pp_launch_failed(&(struct pp_loaded){0}, status, start->rank == 0);
 }

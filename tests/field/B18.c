@@ -134,8 +134,8 @@ static void expect(uint32_t ranks, uint32_t chunks, const double *norms, double 
 	assert_true(fabs(norm - 5) < 1e-6);
 	for (uint32_t s = 0; s < stages; s++)
 		if (fabs(sqrt(plan.changed[s]) - norms[s] * factor) > 1e-6)
-			fail_msg("stage %u of %u on %u ranks: changed by %.9g, wanted %.9g", s, stages, ranks, sqrt(plan.changed[s]),
-			         norms[s] * factor);
+			fail_msg("stage %u of %u on %u ranks: changed by %.9g, wanted %.9g", s, stages, ranks,
+			         sqrt(plan.changed[s]), norms[s] * factor);
 	end_world(&w);
 }
 
