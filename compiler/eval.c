@@ -3,6 +3,8 @@
  */
 #include "eval.h"
 
+#include "schema.h"
+
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
@@ -90,6 +92,25 @@ bool pp_eval_check_literal(struct pp_eval *eval, const struct pp_expr *expr)
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
+/* What other languages write for true and false, and attributes without their block. */
+static void help_unknown(struct pp_message *message, const char *name)
+{
+	static const char *const truths[] = {"yes", "on", "True", "TRUE", "no", "off", "False", "FALSE"};
+	static const char *const blocks[] = {"model", "cluster", "parallel", "stages", "train", "run"};
+	for (size_t i = 0; i < sizeof truths / sizeof truths[0]; i++)
+		if (strcmp(name, truths[i]) == 0) {
+			pp_help(message, "write `%s`", i < 4 ? "true" : "false");
+			return;
+		}
+	for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++)
+		if (pp_schema_attribute(pp_schema_block(blocks[i], ""), name) != PP_ATTR_COUNT) {
+			pp_help(message, "an attribute is read with its block: `%s.%s`", blocks[i], name);
+			return;
+		}
+	pp_help(message, "names are params, lets and loop variables; an attribute is read as `block.attribute`, such as "
+	                 "`parallel.pp`");
+}
+
 static bool unknown_name(struct pp_eval *eval, const struct pp_expr *path)
 {
 	const char *names[MOST_NAMES];
@@ -105,8 +126,7 @@ static bool unknown_name(struct pp_eval *eval, const struct pp_expr *path)
 	if (nearest)
 		pp_help(message, "did you mean `%s`?", nearest);
 	else
-		pp_help(message, "names are params, lets and loop variables; an attribute is read as `block.attribute`, such "
-		                 "as `parallel.pp`");
+		help_unknown(message, path->text);
 	return false;
 }
 
@@ -138,10 +158,16 @@ void pp_eval_mismatch(struct pp_eval *eval, const struct pp_expr *expr, const ch
 		pp_help(message, "for %s billion write `%sG` or `%se9`", expr->number, expr->number, expr->number);
 		return;
 	}
-	if (got->kind == PP_DATUM_BOOL || got->kind == PP_DATUM_NAME)
-		pp_error(eval->diag, "E0201", expr->span, "%s wants %s, got `%s`", what, wanted, text);
-	else
-		pp_error(eval->diag, "E0201", expr->span, "%s wants %s, got %s (%s)", what, wanted, pp_datum_noun(got), text);
+	struct pp_message *message =
+	    got->kind == PP_DATUM_BOOL || got->kind == PP_DATUM_NAME
+	        ? pp_error(eval->diag, "E0201", expr->span, "%s wants %s, got `%s`", what, wanted, text)
+	        : pp_error(eval->diag, "E0201", expr->span, "%s wants %s, got %s (%s)", what, wanted, pp_datum_noun(got), text);
+	static const char *const examples[][2] = {{"bytes", "16GiB"},      {"a rate", "25GB/s` or `200Gbit/s"},
+	                                          {"a time", "5us"},       {"an amount of work", "2TFLOP"},
+	                                          {"a speed", "300TFLOPS"}};
+	for (size_t i = 0; got->kind == PP_DATUM_NUMBER && i < sizeof examples / sizeof examples[0]; i++)
+		if (strncmp(wanted, examples[i][0], strlen(examples[i][0])) == 0)
+			pp_help(message, "write it with its unit, such as `%s`", examples[i][1]);
 }
 
 static const char *operator_text(enum pp_operator op)

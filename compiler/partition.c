@@ -153,13 +153,19 @@ static void report_too_few(const struct pp_spec *spec, const struct pp_balance_p
 	pp_help(m, "`max_layers` must be at least %u", (problem->layers + problem->stages - 1) / problem->stages);
 }
 
-static double gib(uint64_t bytes)
+/* In the largest unit that both sizes of a comparison can be told apart in. */
+static const char *bytes_text(struct pp_arena *arena, uint64_t bytes)
 {
-	return (double)bytes / (1024.0 * 1024 * 1024);
+	static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+	double value = (double)bytes;
+	unsigned unit = 0;
+	for (; value >= 1024 && unit < 4; unit++)
+		value /= 1024;
+	return pp_arena_printf(arena, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
 }
 
 /* No split fits: name the rank that is most over in the best one, and what fills it. */
-static void report_memory(const struct pp_spec *spec, const struct pp_balance_problem *problem, const uint32_t *first,
+static void report_memory(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_balance_problem *problem, const uint32_t *first,
                           struct pp_diag *diag)
 {
 	uint32_t worst = 0;
@@ -180,14 +186,18 @@ static void report_memory(const struct pp_spec *spec, const struct pp_balance_pr
 	}
 	uint64_t needed = worst_fixed + worst_stash, cap = problem->cap[worst];
 	struct pp_message *m = pp_error(diag, "E0501", spec->cluster_span,
-	                                "rank %u needs %.2f GiB of %.2f GiB (%.2f GiB over), whatever the split", worst,
-	                                gib(needed), gib(cap), gib(needed > cap ? needed - cap : 0));
-	pp_note(m, "weights, gradients and optimizer state %.2f GiB, activations in flight %.2f GiB", gib(worst_fixed),
-	        gib(worst_stash));
-	pp_help(m, "%s",
-	        worst_stash > worst_fixed
-	            ? "fewer microbatches in flight (another schedule), or a smaller microbatch or seq"
-	            : "more pipeline ranks (pp), or a smaller model");
+	                                "rank %u needs %s of %s (%s over)%s", worst, bytes_text(arena, needed),
+	                                bytes_text(arena, cap), bytes_text(arena, needed > cap ? needed - cap : 0),
+	                                spec->stages.split || spec->stages.balance == PP_BALANCE_EVEN ? "" : ", and no split fits better");
+	pp_note(m, "weights, gradients and optimizer state %s, activations in flight %s", bytes_text(arena, worst_fixed),
+	        bytes_text(arena, worst_stash));
+	const char *memory = "gpu { memory = … } in `cluster` is the capacity of a device";
+	if (worst_stash > worst_fixed && spec->model.trains)
+		pp_help(m, "fewer microbatches in flight (another schedule), or a smaller microbatch or seq; %s", memory);
+	else if (worst_stash > worst_fixed)
+		pp_help(m, "fewer microbatches in flight (another schedule); %s", memory);
+	else
+		pp_help(m, "more pipeline ranks (pp), or a smaller model; %s", memory);
 }
 
 static void fill_items(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_balance_problem *problem,
@@ -271,7 +281,7 @@ bool pp_partition(struct pp_arena *arena, const struct pp_spec *spec, const stru
 	fill_items(arena, spec, &problem, split.first, stages);
 	rate_time(arena, spec, problem, split, stages);
 	if (split.over) {
-		report_memory(spec, &problem, split.first, diag);
+		report_memory(arena, spec, &problem, split.first, diag);
 		return false;
 	}
 	warn_empty_stages(spec, stages, diag);

@@ -22,35 +22,37 @@ static const char *sign_of(enum pp_operator op)
 	return signs[op];
 }
 
-static void report(struct pp_eval *eval, const struct pp_stmt *stmt)
+/* NULL when an operand cannot be evaluated: that is reported. */
+static struct pp_message *report(struct pp_eval *eval, const struct pp_stmt *stmt)
 {
 	const struct pp_expr *expr = stmt->value;
 	const char *message = stmt->text.text ? pp_arena_printf(eval->arena, ": \"%s\"", stmt->text.text) : "";
 	struct pp_datum left, right;
-	if (!is_comparison(expr)) {
-		pp_error(eval->diag, "E0203", expr->span, "assertion failed: %s is false%s", pp_eval_quote(eval, expr->span),
-		         message);
-		return;
-	}
+	if (!is_comparison(expr))
+		return pp_error(eval->diag, "E0203", expr->span, "assertion failed: %s is false%s",
+		                pp_eval_quote(eval, expr->span), message);
 	if (!pp_eval_expr(eval, expr->a, &left) || !pp_eval_expr(eval, expr->b, &right))
-		return;
+		return NULL;
 	const char *wanted = is_literal(expr->b) ? pp_eval_quote(eval, expr->b->span) : pp_datum_text(eval->arena, &right);
 	const char *found = pp_datum_text(eval->arena, &left);
 	if (left.kind == PP_DATUM_NUMBER && !left.exact && pp_dimension_equal(left.dimension, PP_PURE))
 		found = pp_arena_printf(eval->arena, "%.4g", left.real);
-	pp_error(eval->diag, "E0203", expr->span, "assertion failed: %s = %s, wanted %s %s%s",
-	         pp_eval_quote(eval, expr->a->span), found, sign_of(expr->op), wanted, message);
+	return pp_error(eval->diag, "E0203", expr->span, "assertion failed: %s = %s, wanted %s %s%s",
+	                pp_eval_quote(eval, expr->a->span), found, sign_of(expr->op), wanted, message);
 }
 
-/* False when it fails or cannot be evaluated: both are reported. */
-static bool check(struct pp_eval *eval, const struct pp_stmt *stmt)
+/* False when it fails or cannot be evaluated: both are reported. `predicted`: it is on metrics of the schedule. */
+static bool check(struct pp_eval *eval, const struct pp_stmt *stmt, bool predicted)
 {
 	bool truth;
 	if (!stmt->value || !pp_eval_truth(eval, stmt->value, "`assert`", &truth))
 		return false;
-	if (!truth)
-		report(eval, stmt);
-	return truth;
+	if (truth)
+		return true;
+	struct pp_message *message = report(eval, stmt);
+	if (message && predicted)
+		pp_help(message, "to see what the ranks wait for: the same command with --emit=program, into `pipedump -`");
+	return false;
 }
 
 static void keep(struct pp_resolver *resolver, const struct pp_assertion *assertion, size_t *capacity)
@@ -59,6 +61,15 @@ static void keep(struct pp_resolver *resolver, const struct pp_assertion *assert
 	struct pp_assertion *kept = (struct pp_assertion *)out->asserts;
 	*PP_PUSH(resolver->arena, &kept, &out->assert_count, capacity, struct pp_assertion) = *assertion;
 	out->asserts = kept;
+}
+
+static size_t list_metrics(void *context, const char **names, size_t room)
+{
+	(void)context;
+	size_t count = 0;
+	for (; count < PP_METRIC_COUNT && count < room; count++)
+		names[count] = pp_metric_name[count];
+	return count;
 }
 
 void pp_asserts_check_now(struct pp_resolver *resolver)
@@ -70,8 +81,10 @@ void pp_asserts_check_now(struct pp_resolver *resolver)
 			keep(resolver, assertion, &capacity);
 			continue;
 		}
-		resolver->eval.scope = assertion->scope;
-		check(&resolver->eval, assertion->stmt);
+		/* Metrics have no value yet; their names are known for suggestions. */
+		struct pp_scope metrics = {.outer = assertion->scope, .list = list_metrics};
+		resolver->eval.scope = &metrics;
+		check(&resolver->eval, assertion->stmt, false);
 	}
 	resolver->eval.scope = &resolver->main->scope;
 }
@@ -91,7 +104,7 @@ bool pp_asserts_check(struct pp_arena *arena, const struct pp_resolved *resolved
 	for (size_t i = 0; i < resolved->assert_count; i++) {
 		struct pp_scope scope = {.outer = resolved->asserts[i].scope, .bindings = names, .count = PP_METRIC_COUNT};
 		struct pp_eval eval = {.arena = arena, .sources = resolved->sources, .diag = diag, .scope = &scope};
-		ok &= check(&eval, resolved->asserts[i].stmt);
+		ok &= check(&eval, resolved->asserts[i].stmt, true);
 	}
 	return ok;
 }

@@ -66,6 +66,8 @@ static void report_choice(struct pp_resolver *resolver, const struct pp_attribut
 		pp_help(message, "write `(%s)` for the value of the parameter", word);
 	else if (nearest && *nearest != '@')
 		pp_help(message, "did you mean `%s`?", nearest);
+	else if (row->want == PP_WANT_STRING)
+		pp_help(message, "a string stands in quotes: `%s = \"%.60s\"`", row->name, word);
 }
 
 static bool refuse(struct pp_resolver *resolver, const struct pp_attribute_row *row, const struct pp_expr *expr)
@@ -261,8 +263,15 @@ static bool read_given(struct pp_resolver *resolver, struct pp_section *section,
 		return taken && equals_preset(resolver, row, &field->value) ? true : refuse(resolver, row, expr);
 	if (taken)
 		return true;
-	if (*row->names && is_bare_name(expr) && expr->part_count == 1 &&
-	    (row->want == PP_WANT_NAME || !is_known(field->module, expr))) {
+	const struct pp_expr *callee = expr->kind == PP_EXPR_CALL && *row->names ? expr->a : NULL;
+	if (callee && !pp_eval_is_function(callee->text)) {
+		report_choice(resolver, row, field, callee->span, callee->text);
+		return false;
+	}
+	bool file_name = row->want == PP_WANT_STRING && expr->kind == PP_EXPR_PATH && expr->part_count == 2 &&
+	                 pp_schema_block(pp_arena_copy(resolver->arena, expr->text, strcspn(expr->text, ".")), "") == PP_BLOCK_COUNT;
+	if (file_name || (*row->names && is_bare_name(expr) && expr->part_count == 1 &&
+	                  (row->want == PP_WANT_NAME || !is_known(field->module, expr)))) {
 		report_choice(resolver, row, field, expr->span, expr->text);
 		return false;
 	}

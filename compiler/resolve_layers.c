@@ -33,6 +33,11 @@ static const struct kind *find_kind(const char *name)
 	return NULL;
 }
 
+bool pp_layer_kind_known(const char *name)
+{
+	return find_kind(name) || strcmp(name, "mtp") == 0;
+}
+
 static void report_kind(struct pp_resolver *resolver, const struct pp_stmt *stmt)
 {
 	const char *names[KIND_COUNT];

@@ -19,6 +19,8 @@ struct pp_layer_build {
 	bool failed;
 };
 
+bool pp_layer_kind_known(const char *name);
+
 /* A whole attribute to 32 bits (its range is checked); false is kept in build->failed, by all of these. */
 void pp_layers_whole(struct pp_layer_build *build, struct pp_section *section, enum pp_attribute attribute,
                      uint32_t *out);

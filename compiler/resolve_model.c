@@ -57,10 +57,12 @@ static const struct pp_stmt *layer_list(const struct pp_section *model)
 	return base && has_layers(base->body) ? base->body : NULL;
 }
 
+/* A misspelt kind says nothing about what the model is: it is reported alone. */
 static bool only_custom(const struct pp_stmt *first)
 {
 	for (; first; first = first->next) {
-		if (first->kind == PP_STMT_LAYER && strcmp(first->name.text, "custom") != 0)
+		if (first->kind == PP_STMT_LAYER && strcmp(first->name.text, "custom") != 0 &&
+		    pp_layer_kind_known(first->name.text))
 			return false;
 		if ((first->kind == PP_STMT_FOR || first->kind == PP_STMT_REPEAT) && !only_custom(first->body))
 			return false;

@@ -45,6 +45,14 @@ static const char *written_names(struct pp_resolver *resolver)
 
 static void report_unknown(struct pp_resolver *resolver, const struct choice *choice)
 {
+	for (const struct pp_stmt *stmt = resolver->main->ast->first; stmt; stmt = stmt->next)
+		if (is_schedule(stmt) && strcmp(name_of(stmt), choice->name) == 0) {
+			struct pp_message *missing = pp_error(resolver->diag, "E0111", stmt->label.span,
+			                                      "schedule `%.60s` has no `order`, and is none of the library",
+			                                      choice->name);
+			pp_help(missing, "write `order for r { … }` in it, or use gpipe, 1f1b or interleaved");
+			return;
+		}
 	const char *written = written_names(resolver), *from = pp_span_known(choice->span) ? "" : "--schedule: ";
 	struct pp_message *message =
 	    pp_error(resolver->diag, "E0207", choice->span, "%sthere is no schedule `%.60s`", from, choice->name);

@@ -29,6 +29,17 @@ struct pp_message *pp_not_yet(struct pp_resolver *resolver, struct pp_span span,
 
 /* ---- attributes ------------------------------------------------------------------------------ */
 
+/* The block of an attribute that stands elsewhere, or NULL. */
+static const char *home_of(const char *name)
+{
+	for (int i = 0; i < PP_ATTR_COUNT; i++) {
+		const struct pp_attribute_row *row = &pp_attribute_table[i];
+		if (strcmp(row->name, name) == 0 && strcmp(pp_block_table[row->block].parents, "()") != 0)
+			return pp_block_table[row->block].name;
+	}
+	return NULL;
+}
+
 static void report_unknown(struct pp_resolver *resolver, struct pp_section *section, const struct pp_stmt *stmt)
 {
 	const char *name = stmt->name.text;
@@ -42,14 +53,11 @@ static void report_unknown(struct pp_resolver *resolver, struct pp_section *sect
 		pp_help(message, "did you mean `%s`?", nearest);
 		return;
 	}
-	for (int i = 0; i < PP_ATTR_COUNT; i++) {
-		const struct pp_attribute_row *row = &pp_attribute_table[i];
-		if (strcmp(row->name, name) == 0 && strcmp(pp_block_table[row->block].parents, "()") != 0) {
-			pp_help(message, "`%s` is an attribute of `%s`", name, pp_block_table[row->block].name);
-			return;
-		}
-	}
-	pp_help(message, "`%s` is not an attribute of any block", name);
+	const char *home = home_of(name);
+	if (home)
+		pp_help(message, "`%s` is an attribute of `%s`", name, home);
+	else
+		pp_help(message, "`%s` is not an attribute of any block", name);
 }
 
 static void take_attribute(struct pp_resolver *resolver, struct pp_section *section, const struct pp_stmt *stmt,
@@ -400,6 +408,15 @@ static struct pp_section *section_by_title(struct pp_resolver *resolver, const c
 	return NULL;
 }
 
+static const char *titles(struct pp_resolver *resolver)
+{
+	const char *text = "";
+	for (int i = 0; i < PP_SECTION_COUNT; i++)
+		if (resolver->sections[i])
+			text = pp_arena_printf(resolver->arena, "%s %s", text, resolver->sections[i]->title);
+	return text;
+}
+
 /* The value parses as an attribute of a block of the file would: `train { microbatch = 2 }`. */
 static const struct pp_stmt *parse_set(struct pp_resolver *resolver, const char *title, const char *attribute,
                                        const char *value, enum pp_stmt_kind kind)
@@ -432,8 +449,10 @@ static void set(struct pp_resolver *resolver, const char *text)
 		struct pp_message *message =
 		    pp_error(resolver->diag, "E0104", PP_NO_SPAN, "--set %.80s: there is no block `%.60s`", text, path);
 		const char *nearest = pp_schema_nearest_block("", path);
-		if (nearest)
+		if (nearest && section_by_title(resolver, nearest))
 			pp_help(message, "did you mean `%s`?", nearest);
+		else
+			pp_help(message, "blocks are%s", titles(resolver));
 		return;
 	}
 	enum pp_attribute attribute = pp_schema_attribute(section->block, dot + 1);
@@ -441,8 +460,11 @@ static void set(struct pp_resolver *resolver, const char *text)
 		struct pp_message *message = pp_error(resolver->diag, "E0104", PP_NO_SPAN,
 		                                      "--set %.80s: `%s` has no attribute `%.60s`", text, path, dot + 1);
 		const char *nearest = pp_schema_nearest_attribute(section->block, dot + 1);
+		const char *home = home_of(dot + 1);
 		if (nearest)
 			pp_help(message, "did you mean `%s`?", nearest);
+		else if (home)
+			pp_help(message, "`%s` is an attribute of `%s`", dot + 1, home);
 		return;
 	}
 	size_t before = pp_diag_errors(resolver->diag);

@@ -178,6 +178,9 @@ static void check_tokens(struct pp_resolver *resolver, struct pp_section *run)
 	static const uint64_t most[PP_TOKENS_COUNT] = {256, 65536, UINT32_MAX};
 	if (train->data != PP_DATA_FILE || !pp_field_given(run, PP_ATTR_run_tokens) || train->vocab <= most[train->tokens])
 		return;
+	const struct pp_field *tokens = pp_field_read(resolver, run, PP_ATTR_run_tokens);
+	if (!tokens || tokens->state != PP_READY)
+		return;
 	pp_warning(resolver->diag, "W0705", pp_field_span(run, PP_ATTR_run_tokens),
 	           "tokens of a %s file reach only %llu of the %u in `vocab`", pp_tokens_name[train->tokens],
 	           (unsigned long long)most[train->tokens], train->vocab);

@@ -149,7 +149,11 @@ static bool unknown_action(struct pp_row_build *row, const struct pp_action_ast 
 		return false;
 	}
 	struct pp_message *message = pp_error(row->diag, "E0621", written->span, "unknown action `%.40s`", written->name);
-	pp_help(message, "actions are F (forward), B (backward), I (input gradient), W (weight gradient) and _ (nothing)");
+	if (strlen(written->name) == 1 && strchr("mprv", written->name[0]))
+		pp_help(message, "to repeat an action write `F*%s`", written->name);
+	else
+		pp_help(message,
+		        "actions are F (forward), B (backward), I (input gradient), W (weight gradient) and _ (nothing)");
 	return false;
 }
 
@@ -167,7 +171,8 @@ static bool wrong_chunk(struct pp_row_build *row, struct pp_span span)
 	if (row->chunks == 0)
 		pp_error(row->diag, "E0609", span, "action `%s`: rank %u holds no stage", text, row->rank);
 	else if (row->chunks == 1)
-		pp_error(row->diag, "E0609", span, "action `%s`: rank %u holds 1 chunk (0)", text, row->rank);
+		pp_help(pp_error(row->diag, "E0609", span, "action `%s`: rank %u holds 1 chunk (0)", text, row->rank),
+		        "`vpp` in `parallel` is the number of stages on a rank");
 	else
 		pp_error(row->diag, "E0609", span, "action `%s`: rank %u holds %u chunks (0..%u)", text, row->rank, row->chunks,
 		         row->chunks - 1);

@@ -4,6 +4,8 @@
 #include "library.h"
 #include "rows.h"
 
+#include <string.h>
+
 static uint32_t *place_stages(struct pp_arena *arena, const struct pp_spec *spec)
 {
 	uint32_t *ranks = PP_NEW_ARRAY(arena, uint32_t, spec->stages.stage_count);
@@ -13,6 +15,24 @@ static uint32_t *place_stages(struct pp_arena *arena, const struct pp_spec *spec
 		               : pp_place_rank((enum pp_place)spec->stages.place, s, spec->parallel.pp, spec->parallel.vpp);
 	}
 	return ranks;
+}
+
+/* The rows of `interleaved` let a microbatch pass all ranks, chunk by chunk: on another placement they never finish. */
+static bool placed_in_a_loop(const struct pp_resolved *resolved, const uint32_t *stage_rank, struct pp_diag *diag)
+{
+	const struct pp_spec *spec = &resolved->spec;
+	if (strcmp(resolved->policy, "interleaved") != 0 || spec->parallel.vpp < 2)
+		return true;
+	for (uint32_t s = 0; s < spec->stages.stage_count; s++) {
+		if (stage_rank[s] == s % spec->parallel.pp)
+			continue;
+		struct pp_message *m = pp_error(diag, "E0614", spec->stages.span,
+		                                "`interleaved` needs `place = loop`, and stage %u is on rank %u instead of %u", s,
+		                                stage_rank[s], s % spec->parallel.pp);
+		pp_help(m, "use `place = loop`, schedule gpipe, or write the rows: `order for r { … }`");
+		return false;
+	}
+	return true;
 }
 
 bool pp_schedule_make(struct pp_arena *arena, const struct pp_resolved *resolved, struct pp_sources *sources,
@@ -26,6 +46,9 @@ bool pp_schedule_make(struct pp_arena *arena, const struct pp_resolved *resolved
 		pp_error(diag, "E0010", spec->schedule_span, "schedule `%s` is not supported yet", resolved->policy);
 		return false;
 	}
+	uint32_t *stage_rank = place_stages(arena, spec);
+	if (!resolved->schedule && !placed_in_a_loop(resolved, stage_rank, diag))
+		return false;
 	struct pp_rows_input input = {
 	    .name = spec->schedule_name,
 	    .block = block,
@@ -34,7 +57,7 @@ bool pp_schedule_make(struct pp_arena *arena, const struct pp_resolved *resolved
 	    .ranks = spec->parallel.pp,
 	    .stages = spec->stages.stage_count,
 	    .microbatches = spec->microbatches,
-	    .stage_rank = place_stages(arena, spec),
+	    .stage_rank = stage_rank,
 	    .scope = resolved->scope,
 	    .strings = resolved->strings,
 	    .sources = resolved->sources,

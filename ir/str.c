@@ -102,6 +102,17 @@ static unsigned distance(const char *a, const char *b)
 	return row[la % 3][lb];
 }
 
+/* Lower is nearer: the distance first, then what decides a tie. */
+static unsigned remoteness(const char *word, size_t length, const char *candidate)
+{
+	unsigned d = distance(word, candidate);
+	bool begins = length >= 3 && strncmp(word, candidate, length) == 0;
+	if (begins && d > 2)
+		d = 2;
+	bool ends = *candidate && candidate[strlen(candidate) - 1] == word[length - 1];
+	return 4 * d + (begins ? 0 : ends ? 1 : 2);
+}
+
 const char *pp_nearest(const char *word, const char *const *candidates, size_t count)
 {
 	size_t length = strlen(word);
@@ -109,12 +120,15 @@ const char *pp_nearest(const char *word, const char *const *candidates, size_t c
 		return NULL;
 	unsigned limit = (unsigned)(2 * (length / 3 > 1 ? length / 3 : 1));
 	const char *best = NULL;
+	unsigned nearest = 4 * limit + 3;
 	for (size_t i = 0; i < count; i++) {
 		if (strlen(candidates[i]) > LONGEST)
 			continue;
-		unsigned d = distance(word, candidates[i]);
-		if (d <= limit && (!best || d < distance(word, best)))
+		unsigned now = remoteness(word, length, candidates[i]);
+		if (now < nearest) {
+			nearest = now;
 			best = candidates[i];
+		}
 	}
 	return best;
 }
