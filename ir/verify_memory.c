@@ -155,10 +155,15 @@ static const char *slot_name(struct pp_arena *arena, const struct pp_rank *rank,
 static bool slots_inside(const struct pp_program *program, uint32_t r, struct pp_arena *scratch, struct pp_diag *diag)
 {
 	const struct pp_rank *rank = &program->rank[r];
+	uint64_t last_end = 0;
+	bool all_placed = true;
 	for (uint32_t i = 0; i < rank->slot_count; i++) {
 		const struct pp_slot *slot = &rank->slots[i];
+		all_placed &= slot->placed;
 		if (!slot->placed)
 			continue;
+		if (slot_end(slot) + !slot->bytes > last_end) /* an empty slot may have a place of its own too */
+			last_end = slot_end(slot) + !slot->bytes;
 		if (slot->offset % PP_ALIGN) {
 			pp_error(diag, "V5", PP_NO_SPAN, "rank %" PRIu32 ": offset %" PRIu64 " of %s is not a multiple of %d", r,
 			         slot->offset, slot_name(scratch, rank, i), PP_ALIGN);
@@ -171,7 +176,12 @@ static bool slots_inside(const struct pp_program *program, uint32_t r, struct pp
 			return false;
 		}
 	}
-	return true;
+	if (!all_placed || rank->arena_bytes - last_end < PP_ALIGN)
+		return true;
+	pp_error(diag, "V9", PP_NO_SPAN,
+	         "rank %" PRIu32 ": the arena has %" PRIu64 " bytes, but its slots end at byte %" PRIu64, r,
+	         rank->arena_bytes, last_end);
+	return false;
 }
 
 /* A sweep by offset: a static slot meets nothing, a dynamic one no static one. */
