@@ -197,9 +197,13 @@ static bool instr_check(struct pp_body_verifier *v, const struct pp_body_check *
 	unsigned count = (unsigned)info.input_count + info.output_count;
 	if (!pp_body_instr_check(check))
 		return false;
-	for (unsigned i = 0; i < info.input_count; i++)
-		if (instr->operand[i] != PP_NULL && !read_check(check, values, &check->body->regs[instr->operand[i]]))
+	for (unsigned i = 0; i < info.input_count; i++) {
+		const struct pp_reg *reg = instr->operand[i] == PP_NULL ? NULL : &check->body->regs[instr->operand[i]];
+		if (reg && !read_check(check, values, reg))
 			return false;
+		if (reg && reg->base == PP_BASE_WEIGHT)
+			v->weights[reg->slot].read = (uint32_t)(check->body - v->program->bodies) + 1;
+	}
 	for (unsigned i = info.input_count; i < count; i++)
 		if (instr->operand[i] != PP_NULL && !alias_check(check, &info, i))
 			return false;
@@ -258,6 +262,22 @@ static bool grads_check(const struct pp_body_verifier *v, const struct pp_body_c
 	return ok;
 }
 
+/* A parameter that the forward leaves out has no gradient: what backward writes as one belongs to another. */
+static bool weights_check(const struct pp_body_verifier *v, const struct pp_body_check *check)
+{
+	const struct pp_body *body = check->body;
+	for (uint32_t i = v->stage_use_start[body->stage]; i < v->stage_use_start[body->stage + 1]; i++) {
+		const struct pp_use *use = &v->program->uses[v->stage_uses[i]];
+		if (body->phase != PP_PHASE_F ||
+		    (use->weight < v->slot_most && v->weights[use->weight].read == (uint32_t)(body - v->program->bodies) + 1))
+			continue;
+		pp_body_complain_whole(check, "never reads %s (weight slot %" PRIu32 "), which its stage uses",
+		                       v->program->tensors[use->tensor].name, use->weight);
+		return false;
+	}
+	return true;
+}
+
 /* One body from the values that the stash holds before it; *values holds those after it. */
 static bool body_check(struct pp_body_verifier *v, const struct pp_body *body, struct pp_values *values)
 {
@@ -273,7 +293,7 @@ static bool body_check(struct pp_body_verifier *v, const struct pp_body *body, s
 		ok &= pp_body_reg_check(v, &check, &body->regs[r]);
 	for (; ok && check.at < body->count; check.at++)
 		ok &= instr_check(v, &check, values);
-	if (!ok || !results_check(v, &check, values) || !grads_check(v, &check))
+	if (!ok || !results_check(v, &check, values) || !grads_check(v, &check) || !weights_check(v, &check))
 		return false;
 	pp_body_results_note(v, body, values);
 	return true;

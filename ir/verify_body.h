@@ -35,6 +35,7 @@ bool pp_body_may_alias(enum pp_body_op op, unsigned input, unsigned output);
 struct pp_slot_use {
 	uint32_t stage;        /* + 1 */
 	uint32_t use, written; /* written: body + 1 */
+	uint32_t read;         /* of a weight: body + 1 */
 };
 
 /* What a body leaves in `out` or `din`, ascending by offset. */

@@ -306,8 +306,7 @@ static const struct mutant mutants[] = {
                                "[32,8] at byte 0 as tensor block.0.mlp.fc1.weight\n"},
     {weight_of_another_stage,
      "error[V10]: body s0.F: register emb.weight names weight slot 0, which no use of stage 0 has\n"
-     "error[V10]: body s1.B: never writes the gradient of emb.weight (grad slot 4294967295)\n"
-     "error[V10]: body s1.W: never writes the gradient of emb.weight (grad slot 4294967295)\n"},
+     "error[V10]: body s1.F: never reads emb.weight (weight slot 4294967295), which its stage uses\n"},
     {weight_of_another_dtype,
      "error[V10]: body s2.F: register head.weight is bf16, expected f32 as tensor head.weight\n"},
     {weight_is_sharded, "error[V10]: body s2.F: register head.weight has tensor-parallel type S(1), which tensor "
