@@ -228,28 +228,6 @@ static void backward_write(struct stage_build *build)
 
 /* ---- stages ---------------------------------------------------------------------------------- */
 
-/* "emb, block[0..1]": the layers' names, neighbours of one statement joined; the first eight groups. */
-static const char *title_make(struct pp_arena *arena, const struct pp_layer *layers, uint32_t count)
-{
-	const char *title = count ? "" : "empty";
-	uint32_t groups = 0;
-	for (uint32_t i = 0, end; i < count; i = end, groups++) {
-		if (groups == 8)
-			return pp_arena_printf(arena, "%s and %u more", title, count - i);
-		for (end = i + 1; end < count && layers[i].indexed && layers[end].indexed &&
-		                  strcmp(layers[end].name, layers[i].name) == 0 &&
-		                  layers[end].index == layers[i].index + (end - i);)
-			end++;
-		const char *separator = i ? ", " : "";
-		if (end - i == 1)
-			title = pp_arena_printf(arena, "%s%s%s", title, separator, pp_layer_title(arena, &layers[i]));
-		else
-			title = pp_arena_printf(arena, "%s%s%s[%u..%u]", title, separator, layers[i].name, layers[i].index,
-			                        layers[end - 1].index);
-	}
-	return title;
-}
-
 static void stage_begin(struct stage_build *build, uint32_t s)
 {
 	const struct pp_stage_plan *item = &build->stages->items[s];
@@ -288,7 +266,7 @@ static void stage_fill(struct stage_build *build, struct pp_stage *stage)
 {
 	const struct pp_stage_plan *item = &build->stages->items[build->stage];
 	stage->rank = item->rank;
-	stage->title = title_make(build->program->arena, build->spec->model.layers + build->first, build->count);
+	stage->title = pp_layers_title(build->program->arena, build->spec->model.layers + build->first, build->count);
 	stage->first_layer = build->first;
 	stage->layer_count = build->count;
 	stage->out_count = (uint32_t)(build->out.rows * build->out.columns);

@@ -5,15 +5,10 @@
 #include "ir/arena.h"
 #include "ir/json.h"
 #include "ir/program.h"
+#include "ir/figures.h"
 #include "ir/simulate.h"
 
 #include <stdio.h>
-
-/* Unit in which times are printed, chosen by the length of the step: one unit per output. */
-struct pp_time_unit {
-	const char *name; /* ns us ms s */
-	uint64_t ns;
-};
 
 struct pp_dump {
 	struct pp_arena *arena;
@@ -55,31 +50,13 @@ void pp_emit_trace(const struct pp_dump *dump);
 
 /* ---- helpers of the emitters (emit_text.c) --------------------------------------------------- */
 
-struct pp_time_unit pp_time_unit_for(uint64_t ns);
-const char *pp_show_time(const struct pp_dump *dump, uint64_t ns); /* in dump->unit, without its name */
-const char *pp_show_bytes(struct pp_arena *arena, uint64_t bytes); /* 8.0 KiB */
-const char *pp_show_count(struct pp_arena *arena, uint64_t count); /* 116k */
-const char *pp_show_rate(struct pp_arena *arena, uint64_t per_second, const char *unit); /* 12.0 GB/s */
+const char *pp_dump_time(const struct pp_dump *dump, uint64_t ns); /* in dump->unit, without its name */
 
 /* "F3", or "F3.1" for chunk 1 of a rank that holds several stages. */
-const char *pp_show_action(const struct pp_dump *dump, const struct pp_instr *instr);
+const char *pp_dump_action(const struct pp_dump *dump, const struct pp_instr *instr);
 
 /* F B I W of a compute instruction, '\0' for others. */
 char pp_compute_letter(const struct pp_instr *instr);
-
-/* A table with aligned columns: numbers to the right, words to the left. */
-struct pp_table {
-	struct pp_arena *arena;
-	const char **cells;
-	size_t count, capacity;
-	unsigned columns;
-	uint32_t left; /* bit per column that is aligned to the left */
-};
-
-struct pp_table pp_table_begin(struct pp_arena *arena, unsigned columns, uint32_t left);
-void pp_table_cell(struct pp_table *table, const char *text);
-void pp_table_cell_uint(struct pp_table *table, uint64_t value);
-void pp_table_print(const struct pp_table *table, FILE *out);
 
 /* What a rank's memory holds over time, from the intervals of the run. */
 struct pp_curve {

@@ -152,7 +152,7 @@ static void draw_idle(const struct scale *scale, struct row *row)
 static void draw_action(const struct pp_dump *dump, const struct scale *scale, struct row *row,
                         const struct pp_instr *instr, uint32_t first, uint32_t last)
 {
-	const char *label = pp_show_action(dump, instr);
+	const char *label = pp_dump_action(dump, instr);
 	uint32_t length = scale->unit ? (uint32_t)strlen(label) : 1 + length_of_number(instr->mb), room = last - first;
 	memset(row->letter + first, pp_compute_letter(instr), room);
 	memset(row->text + first, scale->unit && room <= scale->per_unit ? ' ' : '-', room);
@@ -228,12 +228,12 @@ static void print_axis(const struct pp_dump *dump, const struct scale *scale)
 	uint64_t grain = scale->unit ? scale->unit : dump->unit.ns >= 1000 ? dump->unit.ns / 1000 : 1;
 	double per_grain =
 	    scale->unit ? scale->per_unit : (double)scale->columns * (double)grain / (double)(scale->to - scale->from);
-	uint64_t step = axis_step(per_grain, (double)strlen(pp_show_time(dump, scale->to)) + 7) * grain;
+	uint64_t step = axis_step(per_grain, (double)strlen(pp_dump_time(dump, scale->to)) + 7) * grain;
 	fprintf(dump->out, "%*s", (int)prefix_width(dump), "");
 	uint32_t column = 0;
 	for (uint64_t at = (scale->from + step - 1) / step * step; at <= scale->to && step; at += step) {
 		uint32_t wanted = column_of(scale, at);
-		const char *label = pp_show_time(dump, at);
+		const char *label = pp_dump_time(dump, at);
 		if (wanted + strlen(label) > scale->columns && at != scale->from)
 			break;
 		column += (uint32_t)fprintf(dump->out, "%*s%s", (int)(wanted - column), "", label);

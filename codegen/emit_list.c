@@ -208,8 +208,8 @@ static void print_line(const struct pp_dump *dump, const struct posts *posts, ui
 		fputs("  pair", dump->out);
 	if (dump->sim && instr->op != PP_OP_MARK) {
 		struct pp_interval interval = dump->sim->instr[rank][at];
-		fprintf(dump->out, "  @%s", pp_show_time(dump, interval.start));
-		fprintf(dump->out, "+%s", pp_show_time(dump, interval.end - interval.start));
+		fprintf(dump->out, "  @%s", pp_dump_time(dump, interval.start));
+		fprintf(dump->out, "+%s", pp_dump_time(dump, interval.end - interval.start));
 	}
 	fputc('\n', dump->out);
 }

@@ -36,7 +36,7 @@ static void print_stages(const struct pp_dump *dump)
 		pp_table_cell(&table, stage->title && *stage->title ? stage->title : "-");
 		pp_table_cell(&table, pp_show_count(dump->arena, stage_params(dump->program, s)));
 		for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++)
-			pp_table_cell(&table, pp_show_time(dump, stage->ticks[phase]));
+			pp_table_cell(&table, pp_dump_time(dump, stage->ticks[phase]));
 		pp_table_cell(&table, pp_show_bytes(dump->arena, stage->stash_bytes));
 		pp_table_cell(&table, stage->out_count ? pp_show_bytes(dump->arena, (uint64_t)stage->out_count *
 		                                                                        pp_dtype_size[stage->out_dtype])

@@ -216,7 +216,7 @@ static void print_curve(const struct pp_dump *dump, uint32_t rank, uint32_t colu
 		fprintf(dump->out, "| peak %llu\n", (unsigned long long)curve.peak);
 		return;
 	}
-	fprintf(dump->out, "| peak %s at t=%s", pp_show_bytes(dump->arena, curve.peak), pp_show_time(dump, curve.peak_at));
+	fprintf(dump->out, "| peak %s at t=%s", pp_show_bytes(dump->arena, curve.peak), pp_dump_time(dump, curve.peak_at));
 	if (capacity_of(dump, rank))
 		fprintf(dump->out, " of %s", pp_show_bytes(dump->arena, capacity_of(dump, rank)));
 	fputc('\n', dump->out);
@@ -232,7 +232,7 @@ void pp_emit_memory(const struct pp_dump *dump)
 	    to) /* unit costs: a column per unit */
 		columns = (uint32_t)to;
 	fprintf(dump->out, "%s over time, %s .. %s %s%s\n", dump->bytes ? "live bytes" : "stashes held",
-	        pp_show_time(dump, from), pp_show_time(dump, to), dump->unit.name,
+	        pp_dump_time(dump, from), pp_dump_time(dump, to), dump->unit.name,
 	        !dump->bytes           ? "; a = 10, b = 11, ..."
 	        : capacity_of(dump, 0) ? "; tenths of the capacity less reserve"
 	                               : "; tenths of the rank's peak (no capacity given)");

@@ -45,14 +45,14 @@ static void row_of_rank(const struct pp_dump *dump, struct pp_table *table, uint
 {
 	const struct pp_sim_rank *sim = &dump->sim->rank[rank];
 	pp_table_cell(table, pp_arena_printf(dump->arena, "r%u", rank));
-	pp_table_cell(table, pp_show_time(dump, sim->busy));
+	pp_table_cell(table, pp_dump_time(dump, sim->busy));
 	pp_table_cell(table, percent(dump, dump->sim->makespan ? 1 - share(sim->busy, dump->sim->makespan) : 0));
 	for (unsigned cause = 0; cause < PP_IDLE_COUNT; cause++)
 		if (mask >> cause & 1)
-			pp_table_cell(table, pp_show_time(dump, sim->idle[cause]));
+			pp_table_cell(table, pp_dump_time(dump, sim->idle[cause]));
 	if (sim->longest_idle)
-		pp_table_cell(table, pp_arena_printf(dump->arena, "%s (t=%s)", pp_show_time(dump, sim->longest_idle),
-		                                     pp_show_time(dump, sim->longest_idle_at)));
+		pp_table_cell(table, pp_arena_printf(dump->arena, "%s (t=%s)", pp_dump_time(dump, sim->longest_idle),
+		                                     pp_dump_time(dump, sim->longest_idle_at)));
 	else
 		pp_table_cell(table, "0");
 	pp_table_cell_uint(table, sim->sent);
@@ -81,12 +81,12 @@ static void print_step(const struct pp_dump *dump)
 	const char *unit = dump->unit.name;
 	fprintf(dump->out,
 	        " all: makespan %s %s, work %s %s, bubble %s of step (overhead %s of work), %s of longest rank span\n",
-	        pp_show_time(dump, sim->makespan), unit, pp_show_time(dump, (uint64_t)(sim->work + 0.5)), unit,
+	        pp_dump_time(dump, sim->makespan), unit, pp_dump_time(dump, (uint64_t)(sim->work + 0.5)), unit,
 	        percent(dump, sim->bubble), percent(dump, sim->overhead), percent(dump, sim->span_bubble));
 	fprintf(dump->out, " step: %s %s = makespan + tail %s %s (reductions, norm, update); imbalance %s\n",
-	        pp_show_time(dump, sim->makespan + sim->tail), unit, pp_show_time(dump, sim->tail), unit,
+	        pp_dump_time(dump, sim->makespan + sim->tail), unit, pp_dump_time(dump, sim->tail), unit,
 	        percent(dump, sim->imbalance));
-	fprintf(dump->out, " lower bound: %s %s, gap %s\n", pp_show_time(dump, sim->bound), unit,
+	fprintf(dump->out, " lower bound: %s %s, gap %s\n", pp_dump_time(dump, sim->bound), unit,
 	        percent(dump, sim->bound ? share(sim->makespan, sim->bound) - 1 : 0));
 }
 
@@ -117,7 +117,7 @@ static void print_memory(const struct pp_dump *dump)
 	const struct pp_rank *memory = &dump->program->rank[rank];
 	fprintf(dump->out, " memory: rank %u needs most, %s live at t=%s", rank,
 	        pp_show_bytes(dump->arena, dump->sim->rank[rank].peak_bytes),
-	        pp_show_time(dump, dump->sim->rank[rank].peak_at));
+	        pp_dump_time(dump, dump->sim->rank[rank].peak_at));
 	print_arena(dump, memory);
 	if (memory->capacity && memory->reserve)
 		fprintf(dump->out, "; capacity %s less reserve %s", pp_show_bytes(dump->arena, memory->capacity),
@@ -131,8 +131,8 @@ static void print_memory(const struct pp_dump *dump)
 static const char *range_text(const struct pp_dump *dump, uint64_t least, uint64_t most)
 {
 	if (least == most)
-		return pp_show_time(dump, least);
-	return pp_arena_printf(dump->arena, "%s..%s", pp_show_time(dump, least), pp_show_time(dump, most));
+		return pp_dump_time(dump, least);
+	return pp_arena_printf(dump->arena, "%s..%s", pp_dump_time(dump, least), pp_dump_time(dump, most));
 }
 
 static void print_compute_costs(const struct pp_dump *dump)

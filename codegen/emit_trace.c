@@ -26,7 +26,7 @@ static void trace_compute(const struct pp_dump *dump, struct pp_trace *trace, ui
 	const char kind[2] = {pp_compute_letter(instr), '\0'};
 	pp_trace_slice(trace, &(struct pp_trace_slice){.rank = rank,
 	                                               .track = second_of_pair ? PP_TRACE_PAIRED : PP_TRACE_COMPUTE,
-	                                               .name = pp_show_action(dump, instr),
+	                                               .name = pp_dump_action(dump, instr),
 	                                               .category = kind,
 	                                               .start = dump->sim->instr[rank][at].start,
 	                                               .end = dump->sim->instr[rank][at].end,

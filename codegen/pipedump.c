@@ -224,7 +224,7 @@ static bool choose_window(struct pp_dump *dump, const struct arguments *argument
 	if (!arguments->from && !arguments->to) /* nothing takes time */
 		return true;
 	return pp_fail(status, PP_EXIT_USAGE, "nothing lies between --from and --to; the step runs from 0 to %s %s",
-	               dump->sim ? pp_show_time(dump, dump->sim->makespan + dump->sim->tail) : "?", dump->unit.name);
+	               dump->sim ? pp_dump_time(dump, dump->sim->makespan + dump->sim->tail) : "?", dump->unit.name);
 }
 
 /* Times of the step. They exist for proven programs only. */

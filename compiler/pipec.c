@@ -4,6 +4,7 @@
 #include "show.h"
 
 #include "codegen/plan_memory.h"
+#include "ir/figures.h"
 #include "ir/file.h"
 #include "ir/image.h"
 #include "ir/options.h"
@@ -160,18 +161,6 @@ static uint32_t fullest_rank(const struct pp_program *program)
 	return rank;
 }
 
-static void print_bytes(FILE *out, uint64_t bytes)
-{
-	static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-	double value = (double)bytes;
-	unsigned unit = 0;
-	while (value >= 1024 && unit < 4) {
-		value /= 1024;
-		unit++;
-	}
-	fprintf(out, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
-}
-
 static void print_proof(FILE *out, const struct pp_stamp *stamp)
 {
 	if (stamp->layouts == (1u << PP_LAYOUT_COUNT) - 1) {
@@ -184,7 +173,8 @@ static void print_proof(FILE *out, const struct pp_stamp *stamp)
 			fprintf(out, " %s", pp_layout_name[i]);
 }
 
-static void print_summary(FILE *out, const char *name, const struct pp_program *program, const struct pp_sim *sim)
+static void print_summary(struct pp_arena *arena, const char *name, const struct pp_program *program,
+                          const struct pp_sim *sim, FILE *out)
 {
 	uint32_t rank = fullest_rank(program);
 	fprintf(out, "%s: %u ranks = tp %u x pp %u x dp %u, %u stages, m = %u", name,
@@ -192,9 +182,8 @@ static void print_summary(FILE *out, const char *name, const struct pp_program *
 	        program->microbatches);
 	if (program->schedule_name)
 		fprintf(out, ", %s", program->schedule_name);
-	fprintf(out, "; bubble %.1f %% of the step; peak ", 100 * sim->bubble);
-	print_bytes(out, program->rank[rank].arena_bytes);
-	fprintf(out, " (rank %u); ", rank);
+	fprintf(out, "; bubble %.1f %% of the step; peak %s (rank %u); ", 100 * sim->bubble,
+	        pp_show_bytes(arena, program->rank[rank].arena_bytes), rank);
 	print_proof(out, &program->stamp);
 	fputc('\n', out);
 }
@@ -304,7 +293,7 @@ static int build_file(const struct settings *settings, const char *path, enum co
 			return code;
 	}
 	if (ok && !settings->quiet)
-		print_summary(stderr, job.unit.source->name, job.unit.program, &job.unit.sim);
+		print_summary(job.unit.arena, job.unit.source->name, job.unit.program, &job.unit.sim, stderr);
 	return job_close(&job, ok);
 }
 

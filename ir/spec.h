@@ -121,6 +121,9 @@ void pp_spec_print(const struct pp_spec *spec, FILE *out);
 /* "block[3]" or "emb", in the arena. */
 const char *pp_layer_title(struct pp_arena *arena, const struct pp_layer *layer);
 
+/* "emb, block[0..1]": neighbours of one statement joined; after eight groups "and N more"; "empty" for none. */
+const char *pp_layers_title(struct pp_arena *arena, const struct pp_layer *layers, uint32_t count);
+
 /* Rank of each stage for a placement: loop s mod p; v 0…p-1,p-1…0,…; linear s div v. */
 uint32_t pp_place_rank(enum pp_place place, uint32_t stage, uint32_t ranks, uint32_t vpp);
 

@@ -3,6 +3,7 @@
  * pp_live: requires nothing; ensures live slots are pairwise disjoint, in O(log64 slots) per change.
  * pp_verify_memory: requires nothing; ensures placed slots lie aligned inside the arena, slots of static classes are as
  * long as they must be and overlap nothing, and the arena fits capacity - reserve. */
+#include "figures.h"
 #include "verify.h"
 #include "verify_state.h"
 
@@ -220,18 +221,6 @@ static bool static_alone(const struct pp_program *program, uint32_t r, struct pp
 
 /* ---- the device --------------------------------------------------------------------------------- */
 
-static const char *bytes_text(struct pp_arena *arena, uint64_t bytes)
-{
-	static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-	double value = (double)bytes;
-	unsigned step = 0;
-	while (value >= 1024 && step < 4) {
-		value /= 1024;
-		step++;
-	}
-	return step ? pp_arena_printf(arena, "%.1f %s", value, unit[step]) : pp_arena_printf(arena, "%" PRIu64 " B", bytes);
-}
-
 /* What the arena holds, largest first: "weights 5.2 GiB, grads 10.4 GiB, activations and boundary values 64.1 GiB". */
 static const char *contents(struct pp_arena *arena, const struct pp_rank *rank)
 {
@@ -261,7 +250,7 @@ static const char *contents(struct pp_arena *arena, const struct pp_rank *rank)
 		if (!part[largest])
 			break;
 		text = pp_arena_printf(arena, "%s%s%s %s", text, *text ? ", " : "", name[largest],
-		                       bytes_text(arena, part[largest]));
+		                       pp_show_bytes(arena, part[largest]));
 		part[largest] = 0;
 	}
 	return text;
@@ -291,15 +280,15 @@ static bool fits(const struct pp_program *program, uint32_t r, struct pp_arena *
 	if (!rank->capacity || rank->arena_bytes <= usable)
 		return true;
 	struct pp_message *message = pp_error(diag, "V9", PP_NO_SPAN, "rank %" PRIu32 " needs %s of %s (%s over)", r,
-	                                      bytes_text(scratch, rank->arena_bytes), bytes_text(scratch, usable),
-	                                      bytes_text(scratch, rank->arena_bytes - usable));
+	                                      pp_show_bytes(scratch, rank->arena_bytes), pp_show_bytes(scratch, usable),
+	                                      pp_show_bytes(scratch, rank->arena_bytes - usable));
 	uint32_t at = 0, most = program->program_count ? most_in_flight(program, r, &at) : 0;
 	pp_note(message, "%s", contents(scratch, rank));
 	if (most)
 		pp_note(message, "at most %" PRIu32 " forwards in flight, from instruction %" PRIu32 " on", most, at);
 	if (rank->reserve)
-		pp_note(message, "the device has %s, of which %s are reserved", bytes_text(scratch, rank->capacity),
-		        bytes_text(scratch, rank->reserve));
+		pp_note(message, "the device has %s, of which %s are reserved", pp_show_bytes(scratch, rank->capacity),
+		        pp_show_bytes(scratch, rank->reserve));
 	pp_help(
 	    message,
 	    "use more stages or tensor parallelism, a smaller microbatch, or a schedule with fewer microbatches in flight");
