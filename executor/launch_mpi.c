@@ -70,7 +70,7 @@ static void leave(struct start *start, const struct pp_rank_run *run, enum pp_ex
 	fflush(stdout);
 	if (run->lost)
 		_exit(PP_EXIT_RUN);
-	pp_mpi_abort(start->endpoint, code);
+	pp_mpi_abort(start->endpoint, (int)code);
 }
 
 static int run_rank(struct start *start, struct pp_status *status)

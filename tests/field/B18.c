@@ -9,13 +9,12 @@
 
 #include <math.h>
 
-enum { MICROBATCHES = 4, STAGES_MAX = 4 };
+enum { MICROBATCHES = 4, STAGES_MAX = 4, USES_MAX = 128 };
 
 struct plan {
 	double norm[STAGES_MAX]; /* of each stage's mean gradient */
 	double tokens;           /* of the step: bodies make sums */
-	float *before[STAGES_MAX][64];
-	uint64_t elements[STAGES_MAX][64];
+	float *before[STAGES_MAX][USES_MAX];
 	double changed[STAGES_MAX]; /* norm of the change of the weights */
 };
 
@@ -72,6 +71,7 @@ static void look(const struct pp_interp *interp, void *context)
 			continue;
 		const float *weights = interp->slots[use->weight];
 		uint64_t count = elements_of(use);
+		assert_true(uses[use->stage] < USES_MAX);
 		float **kept = &planned->before[use->stage][uses[use->stage]++];
 		if (visit->first) {
 			*kept = PP_NEW_ARRAY(visit->arena, float, count);
