@@ -89,7 +89,8 @@ static bool blocking_succeeds(struct pp_proof *proof)
 
 /* ---- the order of the text ------------------------------------------------------------------------------------- */
 
-/* `@N` on posts, where given, is the position in G: it must ascend along a stream and be the same at both ends. */
+/* `@N` on posts, where given, is the position in G: it must ascend along a stream and be the same at both ends of a
+ * message and for all members of a collective. */
 static bool order_ascends(struct pp_proof *proof, uint32_t rank)
 {
 	const struct pp_stream *stream = &proof->named->streams[rank];
@@ -115,6 +116,28 @@ static uint32_t order_of(const struct pp_proof *proof, uint32_t rank, uint32_t i
 	return stream->order ? stream->order[index] : PP_NULL;
 }
 
+/* The members of a collective say the same. */
+static bool order_agrees_at(struct pp_proof *proof, uint32_t rank)
+{
+	for (uint32_t i = 0; i < proof->rank[rank].tail_count; i++) {
+		const struct pp_tail_event *event = &proof->rank[rank].tail[i];
+		if (pp_proof_instr(proof, rank, event->instr)->op != PP_OP_COLL)
+			continue;
+		const struct pp_joint *joint = &proof->joints[event->joint];
+		uint32_t here = order_of(proof, rank, event->instr);
+		uint32_t first = order_of(proof, joint->first_rank, joint->first_instr);
+		if (here == PP_NULL || first == PP_NULL || here == first)
+			continue;
+		struct pp_message *message =
+		    pp_proof_error(proof, "V4", rank, event->instr,
+		                   "is @%" PRIu32 " in the global order, for rank %" PRIu32 " it is @%" PRIu32, here,
+		                   joint->first_rank, first);
+		pp_proof_also(proof, message, joint->first_rank, joint->first_instr, "@%" PRIu32, first);
+		return false;
+	}
+	return true;
+}
+
 static bool order_agrees(struct pp_proof *proof)
 {
 	bool given = false;
@@ -123,6 +146,9 @@ static bool order_agrees(struct pp_proof *proof)
 		if (!order_ascends(proof, r))
 			return false;
 	}
+	for (uint32_t r = 0; given && r < proof->program->ranks; r++)
+		if (!order_agrees_at(proof, r))
+			return false;
 	for (uint32_t t = 0; given && t < proof->message_count; t++) {
 		const struct pp_channel *channel = &proof->program->channels[proof->message_channel[t]];
 		uint32_t sent = order_of(proof, channel->source, proof->posts[PP_SEND_END][t]);
