@@ -31,7 +31,8 @@ struct pp_parse {
 	uint32_t bracket_count;
 	struct pp_bracket innermost;     /* bracket around the current token before it opened or closed one; kind 0: none */
 	const char *head;                /* name of the block statement being read */
-	struct pp_token_place tokens[3]; /* the current token and the two before it */
+	struct pp_token_place tokens[4]; /* the current token and the three before it */
+	uint32_t wrong_quantity;         /* end of a quantity whose unit was reported: that is the whole mistake */
 	struct pp_span wrong;            /* the last token that was reported */
 	uint32_t searched;               /* no line ends between it and this offset */
 	bool sure;                       /* its mistake was recognised: what follows can be trusted */

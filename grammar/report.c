@@ -5,6 +5,7 @@
 
 #include "build.h"
 #include "parser.h"
+#include "scan.h"
 
 #include <string.h>
 
@@ -249,12 +250,62 @@ static bool attribute_sign(struct pp_parse *parse, struct pp_span span, const ch
 	return true;
 }
 
+static bool is_number(int token)
+{
+	return token == T_INT || token == T_REAL;
+}
+
+/* `memory = 4 GiB`: a unit apart from its number. The token at `back` is the unit, the one before it the number. */
+static bool unit_apart(struct pp_parse *parse, int back, const struct set *expected)
+{
+	const char *unit = parse->tokens[back].kind == T_NAME ? token_text(parse, back) : "";
+	if (!has(expected, "`{`") || !is_number(parse->tokens[back + 1].kind) || !pp_scan_is_unit(unit))
+		return false;
+	const char *rest = parse->source->text + (parse->tokens[back].span.end - parse->source->base);
+	const char *rate = strncmp(rest, "/s", 2) == 0 ? "/s" : "";
+	struct pp_message *message = pp_error(parse->diag, "E0003", parse->tokens[back].span,
+	                                      "unit `%s%s` stands apart from its number", unit, rate);
+	pp_help(message, "write `%.40s%s%s`", token_text(parse, back + 1), unit, rate);
+	return true;
+}
+
+/* `bubble <= 40 %`. */
+static bool percent(struct pp_parse *parse, const struct set *expected)
+{
+	if (parse->tokens[1].kind != T_MOD || !is_number(parse->tokens[2].kind) || !has(expected, "quantity"))
+		return false;
+	struct pp_message *message =
+	    pp_error(parse->diag, "E0001", parse->tokens[1].span, "`%%` is the remainder of a division, not percent");
+	pp_help(message, "write `%.40s/100`", token_text(parse, 2));
+	return true;
+}
+
+static bool starts_line(const struct pp_parse *parse, struct pp_span span)
+{
+	uint32_t at = span.start - parse->source->base;
+	return at == 0 || parse->source->text[at - 1] == '\n' || parse->source->text[at - 1] == '\r';
+}
+
+/* `parallel { pp = 4` and on the next line `schedule 1f1b`: the schedule begins at the margin, so the block before it
+ * was meant to be closed. */
+static bool block_at_margin(struct pp_parse *parse)
+{
+	const struct pp_bracket *around = &parse->innermost;
+	if (around->kind != '{' || parse->brackets_reported || !starts_line(parse, parse->tokens[2].span) ||
+	    strcmp(token_text(parse, 2), "schedule") != 0)
+		return false;
+	report_open(parse, around, parse->tokens[2].span, "not closed before `schedule`");
+	return true;
+}
+
 /* `dtype fp32 }`, `optimizer adamw(…)`: two names and then something that cannot follow them. */
 static bool two_names(struct pp_parse *parse, struct pp_span span, const char *found, const struct set *expected)
 {
 	if (parse->tokens[1].kind != T_NAME || parse->tokens[2].kind != T_NAME || !has(expected, "`{`") ||
 	    !has(expected, "`extends`"))
 		return false;
+	if (block_at_margin(parse))
+		return true;
 	bool inside = parse->innermost.kind == '{';
 	struct pp_message *message = pp_error(parse->diag, "E0001", span, "unexpected %s; expected %s",
 	                                      found_phrase(parse, span, found), phrase(parse, expected));
@@ -335,7 +386,8 @@ static bool double_bar(struct pp_parse *parse, struct pp_span span, const struct
 
 static bool frequent(struct pp_parse *parse, struct pp_span span, const char *found, const struct set *expected)
 {
-	return separator(parse, span, expected) || top_level(parse, span, expected) ||
+	return unit_apart(parse, 1, expected) || unit_apart(parse, 2, expected) || percent(parse, expected) ||
+	       separator(parse, span, expected) || top_level(parse, span, expected) ||
 	       attribute_sign(parse, span, found, expected) || two_names(parse, span, found, expected) ||
 	       comparison_sign(parse, span, found, expected) || double_bar(parse, span, expected) ||
 	       reserved(parse, span, found, expected);
@@ -357,7 +409,7 @@ void pp_report_unexpected(struct pp_parse *parse, struct pp_span span, const cha
 	parse->wrong = span;
 	parse->searched = span.start;
 	parse->sure = false;
-	if (parse->stopped)
+	if (parse->stopped || (parse->tokens[0].kind == T_QUANTITY && span.end == parse->wrong_quantity))
 		return;
 	struct set set = {.count = 0};
 	for (int i = 0; i < expected_count && i < 128; i++)

@@ -10,6 +10,9 @@
 /* Digits as they are kept: without underscores and leading zeros. Interned. */
 const char *pp_scan_digits(struct pp_parse *parse, const char *text, size_t length);
 
+/* Is it a unit of the language? */
+bool pp_scan_is_unit(const char *name);
+
 /* How many bytes of "64GB/s" or "8GB/sum" belong to the quantity: a unit may hold "/s" and no other slash. */
 size_t pp_scan_quantity_length(const char *text, size_t length);
 

@@ -2,6 +2,9 @@
  * back in any case; a wrong one is reported and marked. */
 #include "scan.h"
 
+#include "build.h"
+#include "parser.h"
+
 #include <ctype.h>
 #include <string.h>
 
@@ -30,7 +33,7 @@ static const char *const units[] = {
 
 enum { UNIT_COUNT = sizeof units / sizeof units[0] };
 
-static bool is_unit(const char *name)
+bool pp_scan_is_unit(const char *name)
 {
 	for (size_t i = 0; i < UNIT_COUNT; i++) {
 		if (strcmp(units[i], name) == 0)
@@ -99,7 +102,7 @@ static bool bits_or_bytes(struct pp_parse *parse, struct pp_span span, const cha
 	const char *bytes =
 	    pp_arena_printf(parse->arena, "%c%sB%s", toupper((unsigned char)unit[0]), length == 3 ? "i" : "", rate);
 	const char *bits = pp_arena_printf(parse->arena, "%cbit%s", unit[0], rate);
-	if (!is_unit(bits)) {
+	if (!pp_scan_is_unit(bits)) {
 		struct pp_message *message =
 		    pp_error(parse->diag, "E0003", span, "unknown unit `%s`; write `%s` (bytes)", unit, bytes);
 		pp_help(message, "write `%s%s`", number, bytes);
@@ -127,8 +130,37 @@ static bool billions(struct pp_parse *parse, struct pp_span span, const char *nu
 	return false;
 }
 
+/* What other tools write: `100Gbps`, `5usec`. */
+static bool usual_name(struct pp_parse *parse, struct pp_span span, const char *number, const char *unit)
+{
+	static const char *const names[][2] = {
+	    {"Gbps", "Gbit/s"}, {"Mbps", "Mbit/s"}, {"GBps", "GB/s"}, {"MBps", "MB/s"}, {"GiBps", "GiB/s"}, {"sec", "s"},
+	    {"secs", "s"},      {"seconds", "s"},   {"msec", "ms"},   {"usec", "us"},   {"nsec", "ns"},     {"mins", "min"},
+	    {"hour", "h"},      {"hours", "h"},     {"bytes", "B"},
+	};
+	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+		if (strcmp(unit, names[i][0]) != 0)
+			continue;
+		pp_help(pp_error(parse->diag, "E0003", span, "unknown unit `%s`; it is `%s` here", unit, names[i][1]),
+		        "write `%s%s`", number, names[i][1]);
+		return true;
+	}
+	return false;
+}
+
+/* `schedule 1f1`: no number is meant. */
+static bool schedule_name(struct pp_parse *parse, struct pp_span span, const char *number, const char *unit)
+{
+	if (parse->tokens[0].kind != T_NAME || strcmp(pp_parse_text(parse, parse->tokens[0].span), "schedule") != 0)
+		return false;
+	pp_help(pp_error(parse->diag, "E0001", span, "`%s%s` is no name of a schedule", number, shortened(parse, unit)),
+	        "the library has gpipe, 1f1b, interleaved; the name of your own begins with a letter");
+	return true;
+}
+
 static void report_unit(struct pp_parse *parse, struct pp_span span, const char *number, const char *unit)
 {
+	parse->wrong_quantity = span.end;
 	if (strcmp(number, "0") == 0 && strlen(unit) > 1 && strchr("xXbBoO", unit[0]) && isxdigit((unsigned char)unit[1])) {
 		struct pp_message *message = pp_error(parse->diag, "E0001", span,
 		                                      "unexpected number `0%s`; numbers are decimal", shortened(parse, unit));
@@ -136,7 +168,8 @@ static void report_unit(struct pp_parse *parse, struct pp_span span, const char 
 		return;
 	}
 	struct pp_span at = {span.end - (uint32_t)strlen(unit), span.end};
-	if (bits_or_bytes(parse, at, number, unit) || billions(parse, at, number, unit))
+	if (schedule_name(parse, span, number, unit) || bits_or_bytes(parse, at, number, unit) ||
+	    billions(parse, at, number, unit) || usual_name(parse, at, number, unit))
 		return;
 	const char *nearest = pp_nearest(unit, units, UNIT_COUNT);
 	if (nearest) {
@@ -157,7 +190,7 @@ struct pp_quantity pp_scan_quantity(struct pp_parse *parse, struct pp_span span,
 	size_t split = number_length(text, length);
 	const char *number = pp_scan_digits(parse, text, split);
 	const char *unit = pp_intern(parse->strings, text + split, length - split);
-	if (is_unit(unit))
+	if (pp_scan_is_unit(unit))
 		return (struct pp_quantity){number, unit};
 	report_unit(parse, span, shortened(parse, number), unit);
 	return (struct pp_quantity){NULL, NULL};

@@ -100,6 +100,20 @@ size_t pp_scan_wrong_length(const char *text, size_t length)
 	return is_mark(text, length) ? 3 : length;
 }
 
+/* What was meant by a character that word processors and keyboards put in the place of an ASCII one. */
+static const char *plain_form(const char *text, size_t size)
+{
+	static const char *const forms[][2] = {
+	    {"\xc2\xb5", "us"},        {"\xce\xbc", "us"},        {"\xe2\x80\x9c", "\""}, {"\xe2\x80\x9d", "\""},
+	    {"\xe2\x80\x93", "-"},    {"\xe2\x88\x92", "-"},    {"\xc3\x97", "*"},      {"\xe2\x89\xa4", "<="},
+	    {"\xe2\x89\xa5", ">="},
+	};
+	for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++)
+		if (strlen(forms[i][0]) == size && memcmp(forms[i][0], text, size) == 0)
+			return forms[i][1];
+	return NULL;
+}
+
 void pp_scan_wrong_bytes(struct pp_parse *parse, struct pp_span span, const char *text, size_t length)
 {
 	unsigned char first = (unsigned char)text[0];
@@ -113,7 +127,14 @@ void pp_scan_wrong_bytes(struct pp_parse *parse, struct pp_span span, const char
 		message = pp_error(parse->diag, "E0007", span, "unexpected control character 0x%02x", (unsigned)first);
 	else
 		message = pp_error(parse->diag, "E0007", span, "unexpected character `%.*s`", (int)size, text);
-	if (first >= 0x80)
+	const char *plain = size ? plain_form(text, size) : NULL;
+	if (plain)
+		pp_help(message, "write `%s`", plain);
+	else if (is_mark(text, length))
+		pp_help(message, "remove it");
+	else if (first >= 0x80 && size)
+		pp_help(message, "outside strings and comments only ASCII characters are used");
+	else if (first >= 0x80)
 		pp_help(message, "save the file as UTF-8; outside strings and comments only ASCII characters are used");
 	else
 		pp_help(message, "remove it");

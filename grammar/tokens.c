@@ -56,6 +56,7 @@ int pp_yylex(PP_YYSTYPE *value, struct pp_span *span, struct pp_parse *parse)
 	int token = parse->stopped ? T_YYEOF : pp_scan_token(value, span, parse->scanner);
 	if (token == T_YYEOF)
 		*span = (struct pp_span){parse->at, parse->at};
+	parse->tokens[3] = parse->tokens[2];
 	parse->tokens[2] = parse->tokens[1];
 	parse->tokens[1] = parse->tokens[0];
 	parse->tokens[0] = (struct pp_token_place){token, *span};
