@@ -34,7 +34,7 @@ struct settings {
 
 static const struct pp_option options[] = {
     {"output", 'o', PP_OPTION_TEXT, "FILE", offsetof(struct settings, output),
-     "image to write (default: the spec's name with .ppx, here; - is stdout)", .commands = BUILD},
+     "image to write (default: the spec's name with .ppx, here; - is stdout), or text with --emit", .commands = BUILD},
     {"emit", 0, PP_OPTION_CHOICE, "none|" EMIT_LEVELS, offsetof(struct settings, emit),
      "print that level as text instead of writing an image", .commands = BUILD},
     {"schedule", 0, PP_OPTION_TEXT, "NAME", offsetof(struct settings, schedule),
@@ -91,7 +91,7 @@ static bool use_color(const struct settings *settings)
 static int fail(const struct pp_status *status)
 {
 	fprintf(stderr, "pipec: %s\n", status->text);
-	return status->code;
+	return (int)status->code;
 }
 
 static void job_open(struct job *job, const struct settings *settings)
@@ -247,6 +247,25 @@ static bool make(struct job *job, enum pp_content content, enum pp_pass last)
 	return pp_compile(&job->unit, last, dump, (void *)(uintptr_t)job->settings);
 }
 
+/* To standard output, or whole to the file of -o. */
+static bool print_level(const struct job *job, enum pp_pass pass, struct pp_status *status)
+{
+	char *text = NULL;
+	size_t length = 0;
+	if (!job->settings->output) {
+		pp_passes[pass].print(&job->unit, stdout);
+		return true;
+	}
+	FILE *out = open_memstream(&text, &length);
+	if (out)
+		pp_passes[pass].print(&job->unit, out);
+	bool ok = out && fclose(out) == 0;
+	ok = ok ? pp_file_write(job->settings->output, text, length, status)
+	        : pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory for %s", job->settings->output);
+	free(text);
+	return ok;
+}
+
 static int emit_level(struct job *job, enum pp_content content, enum pp_pass pass)
 {
 	struct pp_unit *unit = &job->unit;
@@ -256,8 +275,11 @@ static int emit_level(struct job *job, enum pp_content content, enum pp_pass pas
 		return job_fail(job, &status);
 	}
 	bool ok = make(job, content, pass);
-	if (ok)
-		pp_passes[pass].print(unit, stdout);
+	struct pp_status status;
+	if (ok && !print_level(job, pass, &status)) {
+		job_close(job, true);
+		return fail(&status);
+	}
 	return job_close(job, ok);
 }
 

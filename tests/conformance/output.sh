@@ -28,6 +28,12 @@ full piperun_help "$BIN/piperun" --help
 
 run image 3 "$BIN/pipec" build "$samples/minimal.pipe" -o /dev/full
 lines image 1 "^pipec: $full"
+run emit_file 0 "$BIN/pipec" build "$samples/minimal.pipe" --emit=program -o "$work/emitted"
+run emit_stdout 0 "$BIN/pipec" build "$samples/minimal.pipe" --emit=program
+cmp "$work/emitted" "$work/emit_stdout.out" || failures=1
+[ -s "$work/emit_file.out" ] && { echo "emit_file: want nothing on standard output"; failures=1; }
+run emit_full 3 "$BIN/pipec" build "$samples/minimal.pipe" --emit=stages -o /dev/full
+lines emit_full 1 "^pipec: $full"
 run dump 3 "$BIN/pipedump" "$work/m.ppx" -o /dev/full
 lines dump 1 "^pipedump: $full"
 run trace 3 "$BIN/piperun" -q "$work/m.ppx" --steps=2 --trace=/dev/full
