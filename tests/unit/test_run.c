@@ -150,6 +150,11 @@ static void what_cannot_run_is_refused(void **state)
 	assert_true(pp_check_supported(program, "x.ppx", &pp_device_cpu, &status));
 	assert_false(pp_check_supported(program, "x.ppx", &device, &status));
 	assert_string_equal(status.text, "device poor has no `fill` (body of stage 0)");
+	uint32_t bodies = program->body_count;
+	program->body_count = 0;
+	assert_false(pp_check_supported(program, "x.ppx", &pp_device_cpu, &status));
+	assert_string_equal(status.text, "the program has no bodies: it is a schedule without computations");
+	program->body_count = bodies;
 	struct pp_stream *stream = &program->programs[0].streams[1];
 	struct pp_instr *coll = &stream->items[stream->count - 2];
 	assert_int_equal(coll->op, PP_OP_COLL);
