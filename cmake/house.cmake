@@ -21,17 +21,12 @@ if(PP_FUZZ) # every room reports its coverage; only the fuzz programs themselves
   target_compile_options(pp_house INTERFACE $<$<COMPILE_LANGUAGE:C>:-fsanitize=fuzzer-no-link>)
 endif()
 
-# pp_room(NAME DEPENDENCIES...): the static library of a room, made of every .c file in its folder.
+# pp_room(NAME DEPENDENCIES...): the static library of a room, made of every .c file in its folder and the folders in it.
 function(pp_room name)
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.c)
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.c ${CMAKE_CURRENT_SOURCE_DIR}/*/*.c)
   foreach(main ${PP_ROOM_MAINS})
     list(REMOVE_ITEM sources ${CMAKE_CURRENT_SOURCE_DIR}/${main}.c)
   endforeach()
-  if(NOT sources) # room not furnished yet
-    add_library(pp_${name} INTERFACE)
-    target_link_libraries(pp_${name} INTERFACE ${ARGN})
-    return()
-  endif()
   add_library(pp_${name} STATIC ${sources})
   target_include_directories(pp_${name} PUBLIC ${PROJECT_SOURCE_DIR})
   target_link_libraries(pp_${name} PUBLIC ${ARGN} PRIVATE pp_house)

@@ -1,5 +1,5 @@
 /* pipedump: shows a program. Command line, terminal, choice of view; the views are emit_*.c. */
-#include "emit.h"
+#include "emit/emit.h"
 
 #include "ir/file.h"
 #include "ir/options.h"

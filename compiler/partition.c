@@ -165,8 +165,8 @@ static const char *bytes_text(struct pp_arena *arena, uint64_t bytes)
 }
 
 /* No split fits: name the rank that is most over in the best one, and what fills it. */
-static void report_memory(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_balance_problem *problem, const uint32_t *first,
-                          struct pp_diag *diag)
+static void report_memory(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_balance_problem *problem,
+                          const uint32_t *first, struct pp_diag *diag)
 {
 	uint32_t worst = 0;
 	uint64_t worst_fixed = 0, worst_stash = 0;
@@ -185,10 +185,10 @@ static void report_memory(struct pp_arena *arena, const struct pp_spec *spec, co
 		}
 	}
 	uint64_t needed = worst_fixed + worst_stash, cap = problem->cap[worst];
-	struct pp_message *m = pp_error(diag, "E0501", spec->cluster_span,
-	                                "rank %u needs %s of %s (%s over)%s", worst, bytes_text(arena, needed),
-	                                bytes_text(arena, cap), bytes_text(arena, needed > cap ? needed - cap : 0),
-	                                spec->stages.split || spec->stages.balance == PP_BALANCE_EVEN ? "" : ", and no split fits better");
+	struct pp_message *m =
+	    pp_error(diag, "E0501", spec->cluster_span, "rank %u needs %s of %s (%s over)%s", worst,
+	             bytes_text(arena, needed), bytes_text(arena, cap), bytes_text(arena, needed > cap ? needed - cap : 0),
+	             spec->stages.split || spec->stages.balance == PP_BALANCE_EVEN ? "" : ", and no split fits better");
 	pp_note(m, "weights, gradients and optimizer state %s, activations in flight %s", bytes_text(arena, worst_fixed),
 	        bytes_text(arena, worst_stash));
 	const char *memory = "gpu { memory = … } in `cluster` is the capacity of a device";

@@ -353,7 +353,7 @@ static int verify_file(const struct settings *settings, const char *path)
 	return job_close(&job, ok);
 }
 
-/* ---- show --------------------------------------------------------------------------------------- */
+/* ---- show ------------------------------------------------------------------------------------ */
 
 static int show_file(const struct settings *settings, const struct pp_option_list *operands)
 {

@@ -4,7 +4,7 @@
 #ifndef PP_RESOLVE_H
 #define PP_RESOLVE_H
 
-#include "eval.h"
+#include "eval/eval.h"
 #include "grammar/ast.h"
 #include "ir/diag.h"
 #include "ir/spec.h"

@@ -16,7 +16,7 @@
 #ifndef PP_ROWS_H
 #define PP_ROWS_H
 
-#include "eval.h"
+#include "eval/eval.h"
 #include "grammar/ast.h"
 #include "ir/diag.h"
 #include "ir/schedule.h"

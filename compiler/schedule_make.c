@@ -27,8 +27,8 @@ static bool placed_in_a_loop(const struct pp_resolved *resolved, const uint32_t 
 		if (stage_rank[s] == s % spec->parallel.pp)
 			continue;
 		struct pp_message *m = pp_error(diag, "E0614", spec->stages.span,
-		                                "`interleaved` needs `place = loop`, and stage %u is on rank %u instead of %u", s,
-		                                stage_rank[s], s % spec->parallel.pp);
+		                                "`interleaved` needs `place = loop`, and stage %u is on rank %u instead of %u",
+		                                s, stage_rank[s], s % spec->parallel.pp);
 		pp_help(m, "use `place = loop`, schedule gpipe, or write the rows: `order for r { … }`");
 		return false;
 	}

@@ -2,7 +2,7 @@
 #ifndef PP_SCHEMA_H
 #define PP_SCHEMA_H
 
-#include "datum.h"
+#include "eval/datum.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* Bodies on the CPU: binds the operands of each body instruction and calls its kernel, by a table indexed by op. */
 #include "body_cpu.h"
 
-#include "kernels_cpu.h"
+#include "kernels/kernels.h"
 
 #include <sched.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 
 #include "body_cpu.h"
 #include "init.h"
-#include "kernels_cpu.h"
+#include "kernels/kernels.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* All ranks as threads of this process, over the loop transport. */
 #include "launch.h"
 
-#include "transport_loop.h"
+#include "transport/transport_loop.h"
 
 #include "ir/simulate.h"
 

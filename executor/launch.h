@@ -13,7 +13,7 @@ struct pp_launch {
 	struct pp_run_options run;
 	uint64_t timeout;   /* ns of one wait */
 	bool timeout_given; /* else at least 20 predicted steps are waited for */
-	bool announce;    /* say on stderr that ranks run as threads because nothing was said */
+	bool announce;      /* say on stderr that ranks run as threads because nothing was said */
 };
 
 /* All ranks as threads of this process. Prints what went wrong; returns the exit code. */

@@ -5,7 +5,7 @@
 #include "launch.h"
 
 #include "run_agree.h"
-#include "transport_mpi.h"
+#include "transport/transport_mpi.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /* A transport: how the ranks of a run talk. One endpoint per rank; ranks may be threads of one process, so no
- * transport keeps global state. Implementations: transport_loop.h (threads), transport_mpi.h.
+ * transport keeps global state. Implementations: executor/transport/transport_loop.h (threads),
+ * executor/transport/transport_mpi.h.
  *
  * Semantics (program.h 1-3, 5): a channel is a FIFO; a transfer starts only once both ends are posted and its memory is
  * not touched by anyone else from the post to the completion. Nothing here blocks: posts return at once, tests poll

@@ -2,10 +2,10 @@
  *
  * With head(s) = the forward chain of stages before s, tail(s) = the backward chain of stages before s, both with their
  * hops, and last = the last W of stage 0 if that is split, the makespan is at least
- *   - for a rank with lowest stage s: head(s) + its busy time [+ tail(s) if every backward on it is fused: then its
- * last compute is a B, whose gradient still travels down];
- *   - for a rank with lowest stage s: head(s) + its busy time without W + tail(s) + last: all its F come before its
- * last input gradient, which still travels down;
+ *   - for a rank with lowest stage s: head(s) + its busy time [+ tail(s) if every backward on it is fused:
+ *     then its last compute is a B, whose gradient still travels down];
+ *   - for a rank with lowest stage s: head(s) + its busy time without W + tail(s) + last: all its F come
+ *     before its last input gradient, which still travels down;
  *   - for a stage s: head(s) + m (F + B or I) + tail(s) + last.
  * A forward-only program: the same with the forward chain of the stages after the highest one. With pairs that may
  * overlap, the chains are scaled by pair_permille. Saturating arithmetic. O(instructions). */

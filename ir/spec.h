@@ -1,5 +1,5 @@
 /* The spec: everything a `.pipe` file says, resolved. All defaults are filled in, all names bound, every number in
- * base units (bytes, ns, bytes/s, flop, flop/s). Made by compiler/resolve.c, read by cost model, partition,
+ * base units (bytes, ns, bytes/s, flop, flop/s). Made by compiler/resolve/resolve.c, read by cost model, partition,
  * schedules, bodies and lowering. Lives in one arena. */
 #ifndef PP_SPEC_H
 #define PP_SPEC_H

@@ -14,8 +14,8 @@ const char *pp_intern(struct pp_strtab *table, const char *text, size_t length);
 const char *pp_intern_z(struct pp_strtab *table, const char *text);
 
 /* Edit distance for "did you mean": the nearest of `count` candidates within a third of the length of
- * `word` (at least 1), or NULL. Case differences count half. Three letters or more that begin a candidate are as near as
- * one letter less (`rms` for `rmsnorm`). Ties: one that begins with the word, one that ends like it, the first. */
+ * `word` (at least 1), or NULL. Case differences count half. Three letters or more that begin a candidate are as near
+ * as one letter less (`rms` for `rmsnorm`). Ties: one that begins with the word, one that ends like it, the first. */
 const char *pp_nearest(const char *word, const char *const *candidates, size_t count);
 
 /* Length of the well-formed UTF-8 character at `text`, of which `length` >= 1 bytes may be read; 0: it is none. */

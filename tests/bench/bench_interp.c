@@ -4,7 +4,7 @@
 #include "support/sample_program.h"
 
 #include "executor/interp.h"
-#include "executor/transport_loop.h"
+#include "executor/transport/transport_loop.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
  * matrix products, how fast they are, and attention against a plain loop. Best of several runs; prints, asserts
  * nothing. Usage: bench_kernels [RUNS] */
 #include "executor/draw.h"
-#include "executor/kernels_cpu.h"
+#include "executor/kernels/kernels.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #include "support/run_rank.h"
 #include "support/sample_program.h"
 
-#include "executor/transport_mpi.h"
+#include "executor/transport/transport_mpi.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -54,7 +54,7 @@ static void call(struct pp_device *device, const struct pp_call *operands, void 
 			plant(device, s);
 }
 
-/* ---- what was changed ------------------------------------------------------------------------------------------- */
+/* ---- what was changed ------------------------------------------------------------------------ */
 
 struct visit {
 	struct pp_arena *arena;

@@ -4,7 +4,7 @@
 #ifndef PP_TEST_GPT2_H
 #define PP_TEST_GPT2_H
 
-#include "executor/kernels_cpu.h"
+#include "executor/kernels/kernels.h"
 
 enum { GPT2_NAME_BYTES = 32 };
 

@@ -5,7 +5,7 @@
 #include "device_null.h"
 
 #include "executor/interp.h"
-#include "executor/transport_loop.h"
+#include "executor/transport/transport_loop.h"
 
 struct pp_test_run {
 	const struct pp_program *program;

@@ -1,7 +1,7 @@
 /* Small GPTs that really train. */
 #include "training.h"
 
-#include "executor/transport_loop.h"
+#include "executor/transport/transport_loop.h"
 
 #include "codegen/layer.h"
 #include "codegen/lower.h"

@@ -1,5 +1,5 @@
 /* Expressions: exact arithmetic, units, names, functions, and each error's whole line. */
-#include "compiler/eval.h"
+#include "compiler/eval/eval.h"
 #include "parse_fixture.h"
 
 /* Evaluate the value of `let x = TEXT` with some names around it. */

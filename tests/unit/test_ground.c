@@ -125,8 +125,8 @@ static void nearest_names(void **state)
 	assert_string_equal(pp_nearest("layer", names, COUNT), "layers");
 	assert_string_equal(pp_nearest("sec", names, COUNT), "seq");
 	static const char *const begun[] = {"tie", "time_f", "microbatch", "microbatches"};
-	assert_string_equal(pp_nearest("time", begun, 4), "time_f");                /* it begins the word */
-	assert_string_equal(pp_nearest("microbatchs", begun, 4), "microbatches");   /* it ends alike */
+	assert_string_equal(pp_nearest("time", begun, 4), "time_f");              /* it begins the word */
+	assert_string_equal(pp_nearest("microbatchs", begun, 4), "microbatches"); /* it ends alike */
 	assert_null(pp_nearest("microbatch", names, COUNT));
 	assert_null(pp_nearest("xy", names, COUNT));
 	assert_null(pp_nearest("", names, COUNT));

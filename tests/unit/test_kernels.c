@@ -1,7 +1,7 @@
 /* Each CPU kernel against a plain reference in double, on odd shapes: one token, one head, window 1, window beyond the
  * sequence, sizes that fill no vector, tiles that do not divide; written and accumulated; in place where allowed. */
 #include "executor/draw.h"
-#include "executor/kernels_cpu.h"
+#include "executor/kernels/kernels.h"
 
 #include <math.h>
 #include <pthread.h>

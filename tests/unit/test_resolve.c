@@ -138,7 +138,7 @@ static void batch_arithmetic(void **state)
 	resolved_free(&r);
 }
 
-/* What rows.c does: the scope of the active schedule, with r and v bound around it. */
+/* What compiler/rows/rows.c does: the scope of the active schedule, with r and v bound around it. */
 static void scope_of_rows(void **state)
 {
 	(void)state;

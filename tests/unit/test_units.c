@@ -1,5 +1,5 @@
 /* The scanner knows which words are units, the evaluator what they are worth: both must know the same. */
-#include "compiler/datum.h"
+#include "compiler/eval/datum.h"
 #include "parse_fixture.h"
 
 static bool scanned(const char *unit)

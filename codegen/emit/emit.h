@@ -1,0 +1,75 @@
+/* Views of a program for people and exports for other tools: one emit_NAME.c each, all writing to dump->out. */
+#ifndef PP_EMIT_H
+#define PP_EMIT_H
+
+#include "ir/arena.h"
+#include "ir/figures.h"
+#include "ir/json.h"
+#include "ir/program.h"
+#include "ir/simulate.h"
+
+#include <stdio.h>
+
+struct pp_dump {
+	struct pp_arena *arena;
+	FILE *out;
+	const char *file; /* as the user named it */
+	const struct pp_program *program;
+	const struct pp_named_program *named;
+	const struct pp_sim *sim; /* with intervals; NULL for views that show no times */
+	const bool *chosen;       /* [ranks] */
+	const uint32_t *chunk;    /* [stages]: position among the stages of its rank */
+	struct pp_time_unit unit;
+	uint32_t width;    /* columns of the terminal */
+	uint64_t from, to; /* ns, window of Gantt and memory curve; to = UINT64_MAX: the end */
+	bool bytes;        /* memory in bytes instead of stashes */
+	bool color, utf8;
+};
+
+void pp_emit_header(const struct pp_dump *dump); /* one line: what this program is */
+void pp_emit_stats(const struct pp_dump *dump);
+void pp_emit_gantt(const struct pp_dump *dump);
+void pp_emit_list(const struct pp_dump *dump);
+void pp_emit_memory(const struct pp_dump *dump);
+void pp_emit_map(const struct pp_dump *dump);
+void pp_emit_tables(const struct pp_dump *dump);
+
+/* The same as one JSON object, with "schema": "pipec.NAME/1". */
+void pp_emit_stats_json(const struct pp_dump *dump);
+void pp_emit_gantt_json(const struct pp_dump *dump);
+void pp_emit_list_json(const struct pp_dump *dump);
+void pp_emit_memory_json(const struct pp_dump *dump);
+void pp_emit_map_json(const struct pp_dump *dump);
+void pp_emit_tables_json(const struct pp_dump *dump);
+
+/* PyTorch's schedule files: compute only, one column per step, time-aligned; or every action with its transfers. */
+void pp_emit_csv(const struct pp_dump *dump);
+void pp_emit_csv_comms(const struct pp_dump *dump);
+
+void pp_emit_trace(const struct pp_dump *dump);
+
+/* ---- helpers of the emitters (text.c) -------------------------------------------------------- */
+
+const char *pp_dump_time(const struct pp_dump *dump, uint64_t ns); /* in dump->unit, without its name */
+
+/* "F3", or "F3.1" for chunk 1 of a rank that holds several stages. */
+const char *pp_dump_action(const struct pp_dump *dump, const struct pp_instr *instr);
+
+/* F B I W of a compute instruction, '\0' for others. */
+char pp_compute_letter(const struct pp_instr *instr);
+
+/* What a rank's memory holds over time, from the intervals of the run. */
+struct pp_curve {
+	uint64_t *at;    /* ns, ascending */
+	uint64_t *value; /* from at[i] on */
+	size_t count;
+	uint64_t peak, peak_at;
+};
+
+/* Stashes held (`bytes` false) or live bytes, static slots included. */
+struct pp_curve pp_memory_curve(const struct pp_dump *dump, uint32_t rank, bool bytes);
+
+/* Elements of the distinct weights that live on a rank. */
+uint64_t pp_rank_params(const struct pp_program *program, uint32_t rank);
+
+#endif

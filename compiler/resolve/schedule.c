@@ -1,0 +1,253 @@
+/* Which schedule is active, and what it is made of: rows of its own, or a library schedule by name. The rows themselves
+ * are read by compiler/rows/rows.c. */
+#include "resolver.h"
+
+#include <string.h>
+
+/* ---- the choice ------------------------------------------------------------------------------ */
+
+struct choice {
+	const char *name;
+	struct pp_span span; /* where it is chosen, or PP_NO_SPAN: --schedule */
+};
+
+static const char *name_of(const struct pp_stmt *schedule)
+{
+	return schedule->label.text ? schedule->label.text : "custom";
+}
+
+static bool is_schedule(const struct pp_stmt *stmt)
+{
+	return stmt->kind == PP_STMT_BLOCK && strcmp(stmt->name.text, "schedule") == 0;
+}
+
+static const struct pp_stmt *find_schedule(struct pp_resolver *resolver, const char *name, struct pp_module **owner)
+{
+	for (size_t i = 0; i <= resolver->main->open_count; i++) {
+		*owner = i == 0 ? resolver->main : resolver->main->open[i - 1];
+		for (const struct pp_stmt *stmt = (*owner)->ast->first; stmt; stmt = stmt->next)
+			if (is_schedule(stmt) && strcmp(name_of(stmt), name) == 0)
+				return stmt;
+	}
+	*owner = resolver->main;
+	return NULL;
+}
+
+static const char *written_names(struct pp_resolver *resolver)
+{
+	const char *text = "";
+	size_t count = 0;
+	for (const struct pp_stmt *stmt = resolver->main->ast->first; stmt && count < 8; stmt = stmt->next)
+		if (is_schedule(stmt) && ++count)
+			text = pp_arena_printf(resolver->arena, "%s%s%s", text, *text ? ", " : "", name_of(stmt));
+	return text;
+}
+
+static void report_unknown(struct pp_resolver *resolver, const struct choice *choice)
+{
+	for (const struct pp_stmt *stmt = resolver->main->ast->first; stmt; stmt = stmt->next)
+		if (is_schedule(stmt) && strcmp(name_of(stmt), choice->name) == 0) {
+			struct pp_message *missing =
+			    pp_error(resolver->diag, "E0111", stmt->label.span,
+			             "schedule `%.60s` has no `order`, and is none of the library", choice->name);
+			pp_help(missing, "write `order for r { … }` in it, or use gpipe, 1f1b or interleaved");
+			return;
+		}
+	const char *written = written_names(resolver), *from = pp_span_known(choice->span) ? "" : "--schedule: ";
+	struct pp_message *message =
+	    pp_error(resolver->diag, "E0207", choice->span, "%sthere is no schedule `%.60s`", from, choice->name);
+	const char *nearest = pp_schema_nearest_policy(choice->name);
+	for (const struct pp_stmt *stmt = resolver->main->ast->first; stmt; stmt = stmt->next) {
+		const char *name = is_schedule(stmt) ? name_of(stmt) : NULL;
+		if (name && pp_nearest(choice->name, &name, 1))
+			nearest = name;
+	}
+	if (nearest)
+		pp_help(message, "did you mean `%s`?", nearest);
+	else
+		pp_help(message, "this file has %s; the library has gpipe, 1f1b, interleaved", *written ? written : "none");
+}
+
+/* --schedule, else run.schedule, else the only one. False: reported. */
+static bool choose(struct pp_resolver *resolver, struct choice *choice)
+{
+	const struct pp_stmt *only = NULL;
+	size_t count = 0;
+	if (resolver->options->schedule) {
+		*choice = (struct choice){resolver->options->schedule, PP_NO_SPAN};
+		return true;
+	}
+	struct pp_section *run = resolver->sections[PP_SECTION_RUN];
+	if (pp_field_given(run, PP_ATTR_run_schedule)) {
+		if (!pp_field_name(resolver, run, PP_ATTR_run_schedule, &choice->name))
+			return false;
+		choice->span = pp_field_span(run, PP_ATTR_run_schedule);
+		return true;
+	}
+	for (const struct pp_stmt *stmt = resolver->main->ast->first; stmt; stmt = stmt->next) {
+		if (!is_schedule(stmt))
+			continue;
+		only = stmt;
+		count++;
+	}
+	if (count == 1) {
+		*choice = (struct choice){name_of(only), only->name.span};
+		return true;
+	}
+	struct pp_message *message;
+	if (count == 0) {
+		message = pp_error(resolver->diag, "E0111", pp_module_end(resolver->main), "there is no `schedule` block");
+		pp_help(message, "write `schedule 1f1b`");
+	} else {
+		message = pp_error(resolver->diag, "E0111", only->name.span, "there are %zu schedules (%s) and none is chosen",
+		                   count, written_names(resolver));
+		pp_help(message, "write `run { schedule = %s }`, or pass --schedule %s", name_of(only), name_of(only));
+	}
+	return false;
+}
+
+/* ---- what it is made of ---------------------------------------------------------------------- */
+
+static const struct pp_stmt *find_in_body(const struct pp_stmt *schedule, enum pp_stmt_kind kind, const char *name)
+{
+	for (const struct pp_stmt *at = schedule ? schedule->body : NULL; at; at = at->next)
+		if (at->kind == kind && (!name || strcmp(at->name.text, name) == 0))
+			return at;
+	return NULL;
+}
+
+static bool use_policy(struct pp_resolver *resolver, const char *name, struct pp_span span)
+{
+	enum pp_feature status;
+	if (!pp_schema_policy(name, &status)) {
+		report_unknown(resolver, &(struct choice){name, span});
+		return false;
+	}
+	if (status == PP_LATER) {
+		pp_help(pp_not_yet(resolver, span, pp_arena_printf(resolver->arena, "schedule `%s`", name)),
+		        "use gpipe, 1f1b or interleaved, or write the rows: `order { … }`");
+		return false;
+	}
+	resolver->out->policy = name;
+	return true;
+}
+
+/* Features of a written schedule that are refused: at most one message. */
+static bool refuse_parts(struct pp_resolver *resolver, const struct pp_stmt *schedule)
+{
+	const struct pp_stmt *policy = find_in_body(schedule, PP_STMT_BLOCK, "policy"),
+	                     *overlap = find_in_body(schedule, PP_STMT_OVERLAP, NULL);
+	if (schedule->from.text) {
+		pp_help(pp_not_yet(resolver, pp_span_join(schedule->from.span, schedule->from_text.span), "`schedule … from`"),
+		        "write the rows: `order { … }`");
+		return true;
+	}
+	if (policy)
+		pp_help(pp_not_yet(resolver, policy->name.span, "`policy` in `schedule`"),
+		        "write the rows: `order for r { … }`");
+	else if (overlap)
+		pp_not_yet(resolver, overlap->span, "`overlap`");
+	return policy || overlap;
+}
+
+static void use_written(struct pp_resolver *resolver, const struct pp_stmt *schedule, struct pp_module *module)
+{
+	struct pp_section *section = resolver->sections[PP_SECTION_SCHEDULE];
+	const struct pp_stmt *base = NULL;
+	const char *base_policy = NULL;
+	enum pp_feature status;
+	if (schedule->extends && schedule->extends->kind == PP_EXPR_PATH) {
+		struct pp_module *owner;
+		base = pp_module_block(module, "schedule", schedule->extends, &owner);
+		if (base)
+			pp_section_fill(resolver, section, base, owner, false);
+		base_policy = base && base->label.text ? base->label.text : schedule->extends->text;
+	}
+	bool own = find_in_body(schedule, PP_STMT_ORDER, NULL) || find_in_body(schedule, PP_STMT_BLOCK, "policy") ||
+	           schedule->from.text;
+	pp_section_fill(resolver, section, schedule, module, base != NULL);
+	section->stmt = schedule;
+	section->span = schedule->label.text ? schedule->label.span : schedule->name.span;
+	if (refuse_parts(resolver, schedule) || (base && refuse_parts(resolver, base)))
+		return;
+	if (own && schedule->label.text && pp_schema_policy(schedule->label.text, &status)) {
+		pp_help(pp_error(resolver->diag, "E0103", schedule->label.span, "`%s` is a schedule of the library",
+		                 schedule->label.text),
+		        "give yours another name");
+		return;
+	}
+	if (own)
+		resolver->out->schedule = schedule;
+	else if (base && find_in_body(base, PP_STMT_ORDER, NULL))
+		resolver->out->schedule = base;
+	else if (base_policy)
+		use_policy(resolver, base_policy, schedule->extends->span);
+	else if (schedule->label.text)
+		use_policy(resolver, schedule->label.text, schedule->label.span);
+	else
+		pp_help(
+		    pp_error(resolver->diag, "E0111", schedule->name.span, "this schedule has neither a name nor an `order`"),
+		    "write `schedule 1f1b`, or `schedule mine { order { … } }`");
+	if (resolver->out->policy)
+		pp_section_read_all(resolver, section);
+	else if (resolver->out->schedule)
+		pp_section_read_all(resolver, section);
+}
+
+void pp_schedule_choose(struct pp_resolver *resolver)
+{
+	struct choice choice = {0};
+	struct pp_module *owner;
+	if (!choose(resolver, &choice))
+		return;
+	const struct pp_stmt *schedule = find_schedule(resolver, choice.name, &owner);
+	resolver->out->spec.schedule_name = choice.name;
+	resolver->out->spec.schedule_span = schedule ? schedule->name.span : choice.span;
+	if (schedule)
+		use_written(resolver, schedule, owner);
+	else
+		use_policy(resolver, choice.name, choice.span);
+}
+
+/* ---- the scope of its rows ------------------------------------------------------------------- */
+
+static enum pp_lookup lookup(void *context, struct pp_eval *eval, const struct pp_expr *path, struct pp_datum *out)
+{
+	struct pp_resolver *resolver = context;
+	(void)eval;
+	if (path->part_count != 1)
+		return PP_LOOKUP_NONE;
+	struct pp_section *section = resolver->sections[PP_SECTION_SCHEDULE];
+	enum pp_attribute attribute = pp_schema_attribute(PP_BLOCK_schedule, path->parts[0].text);
+	if (attribute == PP_ATTR_COUNT)
+		return PP_LOOKUP_NONE;
+	const struct pp_field *field = pp_field_read(resolver, section, attribute);
+	if (!field)
+		return PP_LOOKUP_FAILED;
+	*out = field->state == PP_READY ? field->value : pp_datum_whole(0);
+	return PP_LOOKUP_FOUND;
+}
+
+void pp_resolve_schedule(struct pp_resolver *resolver)
+{
+	struct pp_spec *spec = &resolver->out->spec;
+	struct pp_section *section = resolver->sections[PP_SECTION_SCHEDULE];
+	uint64_t group, memory;
+	if (pp_field_scaled(resolver, section, PP_ATTR_schedule_memory, 1, &memory))
+		spec->schedule_memory = memory;
+	if (pp_field_whole(resolver, section, PP_ATTR_schedule_group, &group))
+		spec->group = (uint32_t)group;
+	struct pp_binding *names = PP_NEW_ARRAY(resolver->arena, struct pp_binding, 3);
+	names[0] = (struct pp_binding){pp_intern_z(resolver->strings, "p"), pp_datum_whole(spec->parallel.pp)};
+	names[1] = (struct pp_binding){pp_intern_z(resolver->strings, "m"), pp_datum_whole(spec->microbatches)};
+	names[2] = (struct pp_binding){pp_intern_z(resolver->strings, "v"), pp_datum_whole(spec->parallel.vpp)};
+	struct pp_module *module = section->stmt ? section->module : resolver->main;
+	struct pp_scope *own = PP_NEW(resolver->arena, struct pp_scope), *counts = PP_NEW(resolver->arena, struct pp_scope);
+	*own = (struct pp_scope){.outer = &module->scope, .lookup = lookup, .context = resolver};
+	*counts = (struct pp_scope){.outer = own, .bindings = names, .count = 3};
+	resolver->out->scope = counts;
+	for (const struct pp_stmt *at = resolver->out->schedule ? resolver->out->schedule->body : NULL; at; at = at->next)
+		if (at->kind == PP_STMT_ASSERT)
+			*PP_PUSH(resolver->arena, &resolver->asserts, &resolver->assert_count, &resolver->assert_capacity,
+			         struct pp_assertion) = (struct pp_assertion){at, counts};
+}

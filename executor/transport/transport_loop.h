@@ -1,0 +1,21 @@
+/* The loop transport: all ranks are threads of this process. Zero buffering: data moves from slot to slot when both
+ * ends are posted, and whichever end polls first moves it. It defines correct behaviour; other transports are held to
+ * it. */
+#ifndef PP_TRANSPORT_LOOP_H
+#define PP_TRANSPORT_LOOP_H
+
+#include "executor/transport.h"
+
+struct pp_loop;
+
+/* Channels, groups and endpoints of all ranks of a verified program. NULL: out of memory. */
+struct pp_loop *pp_loop_create(const struct pp_program *program, const struct pp_transport_options *options,
+                               struct pp_status *status);
+void pp_loop_destroy(struct pp_loop *loop);
+
+/* The endpoint of a rank: used by one thread. Memory given to posts must live until pp_loop_destroy if a rank fails. */
+struct pp_endpoint *pp_loop_endpoint(struct pp_loop *loop, uint32_t rank);
+
+extern const struct pp_transport_ops pp_transport_loop;
+
+#endif
