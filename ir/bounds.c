@@ -9,8 +9,8 @@
  *   - for a stage s: head(s) + m (F + B or I) + tail(s) + last.
  * A forward-only program: the same with the forward chain of the stages after the highest one. With pairs that may
  * overlap, the chains are scaled by pair_permille. Saturating arithmetic. O(instructions). */
-#include "lifetime.h"
 #include "capped.h"
+#include "lifetime.h"
 #include "simulate.h"
 
 #include <stdlib.h>
