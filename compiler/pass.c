@@ -138,7 +138,7 @@ static void warn_few_microbatches(const struct pp_unit *unit)
 	if (microbatches >= ranks)
 		return;
 	struct pp_message *m = pp_warning(unit->diag, "W0601", unit->resolved.spec.train_span,
-	                                  "%u microbatch%s on %u ranks: ranks idle %.0f %% of the step", microbatches,
+	                                  "%u microbatch%s on %u ranks: ranks idle %.0f %% of the makespan", microbatches,
 	                                  microbatches == 1 ? "" : "es", ranks, 100 * unit->sim.bubble);
 	pp_help(m, "microbatches = %u would leave about %.0f %% with equal stages under 1f1b: (p-1) / (m+p-1)", 4 * ranks,
 	        100.0 * (ranks - 1) / (5.0 * ranks - 1));

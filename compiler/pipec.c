@@ -182,7 +182,7 @@ static void print_summary(struct pp_arena *arena, const char *name, const struct
 	        program->microbatches);
 	if (program->schedule_name)
 		fprintf(out, ", %s", program->schedule_name);
-	fprintf(out, "; bubble %.1f %% of the step; peak %s (rank %u); ", 100 * sim->bubble,
+	fprintf(out, "; bubble %.1f %% of the makespan; peak %s (rank %u); ", 100 * sim->bubble,
 	        pp_show_bytes(arena, program->rank[rank].arena_bytes), rank);
 	print_proof(out, &program->stamp);
 	fputc('\n', out);

@@ -70,6 +70,8 @@ struct pp_curve {
 struct pp_curve pp_memory_curve(const struct pp_dump *dump, uint32_t rank, bool bytes);
 
 /* Elements of the distinct weights that live on a rank. */
+/* Of the costs of stages, which may be far below the unit of the whole step. */
+struct pp_time_unit pp_stage_unit(const struct pp_dump *dump);
 uint64_t pp_rank_params(const struct pp_program *program, uint32_t rank);
 
 #endif

@@ -23,6 +23,7 @@ static void print_stages(const struct pp_dump *dump)
 	static const char *const heads[] = {"stage", "rank", "chunk", "layers", "params", "F",
 	                                    "B",     "I",    "W",     "stash",  "out"};
 	enum { COLUMNS = sizeof heads / sizeof heads[0] };
+	struct pp_time_unit unit = pp_stage_unit(dump);
 	struct pp_table table = pp_table_begin(dump->arena, COLUMNS, 1u << 3);
 	for (size_t i = 0; i < COLUMNS; i++)
 		pp_table_cell(&table, heads[i]);
@@ -36,7 +37,7 @@ static void print_stages(const struct pp_dump *dump)
 		pp_table_cell(&table, stage->title && *stage->title ? stage->title : "-");
 		pp_table_cell(&table, pp_show_count(dump->arena, stage_params(dump->program, s)));
 		for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++)
-			pp_table_cell(&table, pp_dump_time(dump, stage->ticks[phase]));
+			pp_table_cell(&table, pp_show_time(dump->arena, stage->ticks[phase], unit));
 		pp_table_cell(&table, pp_show_bytes(dump->arena, stage->stash_bytes));
 		pp_table_cell(&table, stage->out_count ? pp_show_bytes(dump->arena, (uint64_t)stage->out_count *
 		                                                                        pp_dtype_size[stage->out_dtype])
@@ -45,7 +46,7 @@ static void print_stages(const struct pp_dump *dump)
 	pp_table_print(&table, dump->out);
 	fprintf(dump->out,
 	        " F B I W: predicted %s per microbatch (forward, whole backward, input gradient, weight gradient)\n",
-	        dump->unit.name);
+	        unit.name);
 }
 
 /* "rank 1 -> node 0 gpu 1 (tp 0, pp 1, dp 0)", with tp and dp as ranges where there are several. */

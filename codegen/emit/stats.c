@@ -80,7 +80,7 @@ static void print_step(const struct pp_dump *dump)
 	const struct pp_sim *sim = dump->sim;
 	const char *unit = dump->unit.name;
 	fprintf(dump->out,
-	        " all: makespan %s %s, work %s %s, bubble %s of step (overhead %s of work), %s of longest rank span\n",
+	        " all: makespan %s %s, work %s %s, bubble %s of makespan (overhead %s of work), %s of longest rank span\n",
 	        pp_dump_time(dump, sim->makespan), unit, pp_dump_time(dump, (uint64_t)(sim->work + 0.5)), unit,
 	        percent(dump, sim->bubble), percent(dump, sim->overhead), percent(dump, sim->span_bubble));
 	fprintf(dump->out, " step: %s %s = makespan + tail %s %s (reductions, norm, update); imbalance %s\n",
@@ -130,9 +130,10 @@ static void print_memory(const struct pp_dump *dump)
 /* "10" or "10..12". */
 static const char *range_text(const struct pp_dump *dump, uint64_t least, uint64_t most)
 {
-	if (least == most)
-		return pp_dump_time(dump, least);
-	return pp_arena_printf(dump->arena, "%s..%s", pp_dump_time(dump, least), pp_dump_time(dump, most));
+	struct pp_time_unit unit = pp_stage_unit(dump);
+	const char *first = pp_show_time(dump->arena, least, unit);
+	return least == most ? first
+	                     : pp_arena_printf(dump->arena, "%s..%s", first, pp_show_time(dump->arena, most, unit));
 }
 
 static void print_compute_costs(const struct pp_dump *dump)
@@ -156,7 +157,7 @@ static void print_compute_costs(const struct pp_dump *dump)
 		fprintf(dump->out, "%s%s %s", comma, pp_phase_name[phase], range_text(dump, least, most));
 		comma = ", ";
 	}
-	fprintf(dump->out, " %s per stage", dump->unit.name);
+	fprintf(dump->out, " %s per stage", pp_stage_unit(dump).name);
 }
 
 static void print_link_costs(const struct pp_dump *dump)

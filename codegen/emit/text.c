@@ -21,6 +21,16 @@ const char *pp_dump_action(const struct pp_dump *dump, const struct pp_instr *in
 	return pp_arena_printf(dump->arena, "%c%u", pp_compute_letter(instr), instr->mb);
 }
 
+struct pp_time_unit pp_stage_unit(const struct pp_dump *dump)
+{
+	uint64_t most = 0;
+	for (uint32_t s = 0; s < dump->program->stage_count; s++)
+		for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++)
+			if (dump->program->stages[s].ticks[phase] > most)
+				most = dump->program->stages[s].ticks[phase];
+	return most < dump->unit.ns ? pp_time_unit_for(most) : dump->unit;
+}
+
 uint64_t pp_rank_params(const struct pp_program *program, uint32_t rank)
 {
 	uint64_t params = 0;
