@@ -2,7 +2,10 @@
  * products needs a runtime library that not every tool chain links. */
 #include "rational.h"
 
+#include <math.h>
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 
 __extension__ typedef unsigned __int128 unsigned_wide;
@@ -119,9 +122,26 @@ int pp_rational_compare(struct pp_rational a, struct pp_rational b)
 	}
 }
 
+/* Correctly rounded: 64 bits of the quotient, the last one sticky, are rounded once by the conversion. */
 double pp_rational_real(struct pp_rational a)
 {
-	return (double)a.top / (double)a.bottom;
+	unsigned_wide top = a.top < 0 ? -(unsigned_wide)a.top : (unsigned_wide)a.top, bottom = (unsigned_wide)a.bottom;
+	unsigned_wide quotient = top / bottom, rest = top % bottom;
+	int exponent = 0;
+	bool sticky = false;
+	while (quotient && quotient >> 64) {
+		sticky |= quotient & 1;
+		quotient >>= 1;
+		exponent++;
+	}
+	while (top && !(quotient >> 63)) {
+		rest *= 2;
+		quotient = quotient * 2 + (rest >= bottom);
+		rest -= rest >= bottom ? bottom : 0;
+		exponent--;
+	}
+	double magnitude = ldexp((double)((uint64_t)quotient | (sticky || rest)), exponent);
+	return a.top < 0 ? -magnitude : magnitude;
 }
 
 bool pp_rational_int64(struct pp_rational a, int64_t *out)

@@ -164,6 +164,33 @@ static void compare_without_overflow(void **state)
 	assert_false(pp_rational_read("999999999999999999999999999999999999999999", &a));
 }
 
+/* A decimal becomes the double that strtod gives: correctly rounded, whatever its size. */
+static void decimals_round_correctly(void **state)
+{
+	(void)state;
+	static const char *const texts[] = {"1e-30",
+	                                    "0.1",
+	                                    "1e-3",
+	                                    "6e-4",
+	                                    "3e-4",
+	                                    "0.079",
+	                                    "1e22",
+	                                    "123456789012345678901234567",
+	                                    "9007199254740993",
+	                                    "0.3333333333333333148",
+	                                    "2.5e-8",
+	                                    "1e30",
+	                                    "7e-37",
+	                                    "0"};
+	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+		struct pp_rational value;
+		assert_true(pp_rational_read(texts[i], &value));
+		assert_true(pp_rational_real(value) == strtod(texts[i], NULL));
+		value.top = -value.top;
+		assert_true(pp_rational_real(value) == -strtod(texts[i], NULL));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -171,6 +198,7 @@ int main(void)
 	    cmocka_unit_test(errors),
 	    cmocka_unit_test(growth_is_bounded),
 	    cmocka_unit_test(compare_without_overflow),
+	    cmocka_unit_test(decimals_round_correctly),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
