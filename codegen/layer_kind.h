@@ -97,9 +97,6 @@ struct pp_layer_tensors *pp_layer_tensors_make(struct pp_arena *arena, const str
 /* Make the static slots of every rank and bind the uses to them. The last is the workspace, its size still open. */
 void pp_static_slots_build(struct pp_program *program, const struct pp_spec *spec, const struct pp_stages *stages);
 
-/* Whether all shapes of the layer fit the registers of a body, and its share of the stash its 64 bits. */
-bool pp_layer_fits(const struct pp_layer *layer, const struct pp_shape *shape);
-
 /* Workspace of the layer's bodies, the larger of both forms, where it stands between others in a stage. requires: it
  * fits. */
 uint64_t pp_layer_work_bytes(const struct pp_layer *layer, uint32_t microbatch, enum pp_dtype dtype);

@@ -44,7 +44,8 @@ void pp_part_layout_make(const struct pp_layer *layer, const struct pp_shape *sh
 	}
 }
 
-bool pp_layer_fits(const struct pp_layer *layer, const struct pp_shape *shape)
+/* Whether all shapes of the layer fit the registers of a body, and its share of the stash its 64 bits. */
+static bool layer_fits(const struct pp_layer *layer, const struct pp_shape *shape)
 {
 	struct pp_part_layout layout;
 	struct pp_param params[PP_PARAMS_MAX] = {0};
@@ -84,7 +85,7 @@ bool pp_layers_check(struct pp_arena *arena, const struct pp_spec *spec, struct 
 		pp_part_layout_make(layer, &shape, true, &layout);
 		kept = pp_plus(kept, layout.bytes);
 		params = pp_plus(params, pp_times(parameter_total(layer), 16));
-		if (pp_layer_fits(layer, &shape) && kept <= most && params <= most)
+		if (layer_fits(layer, &shape) && kept <= most && params <= most)
 			continue;
 		const char *title = pp_layer_title(arena, layer);
 		struct pp_message *message;
@@ -119,7 +120,7 @@ void pp_layer_count(const struct pp_layer *layer, uint32_t microbatch, enum pp_d
 	counts->params = parameter_total(layer);
 	counts->stash_bytes = fused.bytes;
 	counts->split_bytes = split.bytes - fused.bytes;
-	counts->work_bytes = pp_layer_fits(layer, &shape) ? pp_layer_work_bytes(layer, microbatch, dtype) : UINT64_MAX;
+	counts->work_bytes = layer_fits(layer, &shape) ? pp_layer_work_bytes(layer, microbatch, dtype) : UINT64_MAX;
 	pp_kinds[layer->kind]->count(layer, &shape, counts);
 	sum_backward(counts->matmul_flops);
 	sum_backward(counts->attention_flops);

@@ -58,11 +58,6 @@ size_t pp_diag_errors(const struct pp_diag *diag)
 	return diag->errors;
 }
 
-size_t pp_diag_warnings(const struct pp_diag *diag)
-{
-	return diag->warnings;
-}
-
 static const char *format_text(struct pp_arena *arena, const char *format, va_list args)
 {
 	va_list again;

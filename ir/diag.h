@@ -51,7 +51,6 @@ void pp_detail(struct pp_message *message, const char *heading, const char *form
 void pp_diag_warnings_are_errors(struct pp_diag *diag);
 
 size_t pp_diag_errors(const struct pp_diag *diag);
-size_t pp_diag_warnings(const struct pp_diag *diag);
 static inline bool pp_diag_ok(const struct pp_diag *diag)
 {
 	return pp_diag_errors(diag) == 0;

@@ -45,14 +45,6 @@ struct pp_body_op_info pp_body_op_info(enum pp_body_op op)
 	return info;
 }
 
-enum pp_op pp_op_find(const char *mnemonic)
-{
-	for (unsigned op = 0; op < PP_OP_COUNT; op++)
-		if (strcmp(pp_op_table[op].mnemonic, mnemonic) == 0)
-			return (enum pp_op)op;
-	return PP_OP_COUNT;
-}
-
 enum pp_body_op pp_body_op_find(const char *mnemonic)
 {
 	for (unsigned op = 0; op < PP_BODY_OP_COUNT; op++)

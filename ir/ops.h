@@ -38,8 +38,7 @@ extern const struct pp_op_info pp_op_table[PP_OP_COUNT];
 /* Counts and the optional mask are derived from the operand strings. */
 struct pp_body_op_info pp_body_op_info(enum pp_body_op op);
 
-/* The op of a mnemonic, or PP_OP_COUNT / PP_BODY_OP_COUNT. */
-enum pp_op pp_op_find(const char *mnemonic);
+/* The op of a mnemonic, or PP_BODY_OP_COUNT. */
 enum pp_body_op pp_body_op_find(const char *mnemonic);
 
 #endif

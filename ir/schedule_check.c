@@ -17,7 +17,7 @@ enum {
 	SEEN_BACKWARD = SEEN_B | SEEN_I
 };
 
-struct pp_chunks pp_chunks_of(struct pp_arena *arena, const struct pp_schedule *schedule)
+static struct pp_chunks number_chunks(struct pp_arena *arena, const struct pp_schedule *schedule)
 {
 	struct pp_chunks chunks = {
 	    .chunk = PP_NEW_ARRAY(arena, uint32_t, schedule->stages),
@@ -367,7 +367,7 @@ bool pp_schedule_check(struct pp_arena *arena, const struct pp_schedule *schedul
 {
 	assert(schedule->ranks > 0 && schedule->stages > 0 && schedule->microbatches > 0);
 	struct pp_arena *scratch = pp_arena_scratch(arena);
-	struct pp_chunks chunks = pp_chunks_of(scratch, schedule);
+	struct pp_chunks chunks = number_chunks(scratch, schedule);
 	bool ok = check_places(schedule, diag) && check_rows(scratch, schedule, &chunks, diag) &&
 	          check_acyclic(scratch, schedule, &chunks, diag);
 	pp_arena_destroy(scratch);

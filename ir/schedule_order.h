@@ -10,8 +10,6 @@ struct pp_chunks {
 	uint32_t *stages; /* [ranks] */
 };
 
-struct pp_chunks pp_chunks_of(struct pp_arena *arena, const struct pp_schedule *schedule);
-
 /* "F3", or "F3.1" where the rank holds several chunks. */
 const char *pp_action_name(struct pp_arena *arena, const struct pp_chunks *chunks, const struct pp_schedule *schedule,
                            const struct pp_action *action);

@@ -5,7 +5,8 @@
 
 /* ---- numbering ------------------------------------------------------------------------------- */
 
-uint32_t pp_sim_members(const struct pp_sim_run *run, uint32_t group)
+/* Posts that a collective of the group needs. */
+static uint32_t members_of(const struct pp_sim_run *run, uint32_t group)
 {
 	const struct pp_group *g = &run->program->groups[group];
 	return g->axis == PP_AXIS_PP ? g->member_count : 1;
@@ -63,16 +64,16 @@ void pp_sim_number(struct pp_sim_run *run)
 	for (uint32_t g = 0; g < program->group_count; g++) {
 		run->first_joint[g] = total;
 		total += run->joint_limit[g];
-		run->joint_next[g] = PP_NEW_ARRAY(run->scratch, uint32_t, pp_sim_members(run, g));
+		run->joint_next[g] = PP_NEW_ARRAY(run->scratch, uint32_t, members_of(run, g));
 	}
 	run->element_count = total;
 	run->elements = PP_NEW_ARRAY(run->scratch, struct pp_sim_element, total);
 	for (uint32_t e = 0; e < run->message_count; e++, posts += 2)
 		run->elements[e] = (struct pp_sim_element){.wanted = 2, .first_post = posts};
 	for (uint32_t g = 0; g < program->group_count; g++)
-		for (uint32_t k = 0; k < run->joint_limit[g]; k++, posts += pp_sim_members(run, g))
+		for (uint32_t k = 0; k < run->joint_limit[g]; k++, posts += members_of(run, g))
 			run->elements[run->first_joint[g] + k] =
-			    (struct pp_sim_element){.wanted = pp_sim_members(run, g), .first_post = posts, .group = g};
+			    (struct pp_sim_element){.wanted = members_of(run, g), .first_post = posts, .group = g};
 	run->posts = PP_NEW_ARRAY(run->scratch, struct pp_sim_post, posts);
 }
 

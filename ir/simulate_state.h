@@ -79,7 +79,4 @@ void pp_sim_wake(struct pp_sim_run *run, uint32_t rank);
 /* Post number `index` of an element, made at the rank's clock; what can start, starts. */
 void pp_sim_post(struct pp_sim_run *run, uint32_t at, uint32_t index, uint32_t rank, uint32_t queue);
 
-/* Posts that a collective of the group needs. */
-uint32_t pp_sim_members(const struct pp_sim_run *run, uint32_t group);
-
 #endif

@@ -285,8 +285,8 @@ static bool read_param(struct pp_resolver *resolver, struct pp_eval *eval, struc
 	return check_param_range(resolver, eval, module, symbol, span, out);
 }
 
-enum pp_lookup pp_symbol_read(struct pp_resolver *resolver, struct pp_eval *eval, struct pp_module *module,
-                              struct pp_symbol *symbol, const struct pp_expr *path, struct pp_datum *out)
+static enum pp_lookup read_symbol(struct pp_resolver *resolver, struct pp_eval *eval, struct pp_module *module,
+                                  struct pp_symbol *symbol, const struct pp_expr *path, struct pp_datum *out)
 {
 	if (symbol->state == PP_READING) {
 		pp_report_cycle(resolver, path ? path->span : symbol->stmt->name.span, symbol, symbol->key);
@@ -321,7 +321,7 @@ void pp_params_read_all(struct pp_resolver *resolver)
 			struct pp_datum ignored;
 			enum pp_stmt_kind kind = module->symbols[k].stmt->kind;
 			if (kind == PP_STMT_PARAM || (kind == PP_STMT_LET && module->symbols[k].stmt->value))
-				pp_symbol_read(resolver, &resolver->eval, module, &module->symbols[k], NULL, &ignored);
+				read_symbol(resolver, &resolver->eval, module, &module->symbols[k], NULL, &ignored);
 		}
 	}
 }
@@ -394,7 +394,7 @@ static enum pp_lookup lookup(void *context, struct pp_eval *eval, const struct p
 		return PP_LOOKUP_NONE;
 	return symbol->stmt->kind == PP_STMT_LET && !symbol->stmt->value
 	           ? PP_LOOKUP_FAILED
-	           : pp_symbol_read(module->resolver, eval, owner, symbol, path, out);
+	           : read_symbol(module->resolver, eval, owner, symbol, path, out);
 }
 
 static size_t list_names(void *context, const char **names, size_t room)

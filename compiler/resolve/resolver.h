@@ -119,8 +119,6 @@ struct pp_span pp_module_end(const struct pp_module *module);
 
 /* params.c */
 void pp_params_define(struct pp_resolver *resolver);
-enum pp_lookup pp_symbol_read(struct pp_resolver *resolver, struct pp_eval *eval, struct pp_module *module,
-                              struct pp_symbol *symbol, const struct pp_expr *path, struct pp_datum *out);
 void pp_params_read_all(struct pp_resolver *resolver);
 void pp_params_report_unused(struct pp_resolver *resolver);
 /* The scope of a module: params, lets, aliases, then block.attribute. */

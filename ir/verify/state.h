@@ -140,13 +140,10 @@ void pp_live_remove(struct pp_live *live, uint32_t slot);
 /* "fwd s0 m3", "send act s0 m3", "wait recv grad s3 m0", "opt block.0.norm.weight": what it is, not its slots. */
 const char *pp_proof_text(const struct pp_proof *proof, uint32_t rank, uint32_t index);
 
-/* "rank 1, instruction 17 `fwd s1 m2`" */
-const char *pp_proof_name(const struct pp_proof *proof, uint32_t rank, uint32_t index);
-
 /* "stash.7" */
 const char *pp_proof_slot(const struct pp_proof *proof, uint32_t rank, uint32_t slot);
 
-/* An error at an instruction; the summary should begin with its name (pp_proof_name). */
+/* An error at an instruction; its name, "rank 1, instruction 17 `fwd s1 m2`", goes before the text. */
 struct pp_message *pp_proof_error(struct pp_proof *proof, const char *code, uint32_t rank, uint32_t index,
                                   const char *format, ...) PP_PRINTF(5, 6);
 

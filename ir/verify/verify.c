@@ -90,7 +90,8 @@ const char *pp_proof_text(const struct pp_proof *proof, uint32_t rank, uint32_t 
 	return mnemonic;
 }
 
-const char *pp_proof_name(const struct pp_proof *proof, uint32_t rank, uint32_t index)
+/* "rank 1, instruction 17 `fwd s1 m2`" */
+static const char *instruction_name(const struct pp_proof *proof, uint32_t rank, uint32_t index)
 {
 	return pp_arena_printf(proof->arena, "rank %" PRIu32 ", instruction %" PRIu32 " `%s`", rank, index,
 	                       pp_proof_text(proof, rank, index));
@@ -116,7 +117,8 @@ struct pp_message *pp_proof_error(struct pp_proof *proof, const char *code, uint
 	va_start(args, format);
 	const char *text = format_text(proof->arena, format, args);
 	va_end(args);
-	return pp_error(proof->diag, code, span_of(proof, rank, index), "%s %s", pp_proof_name(proof, rank, index), text);
+	return pp_error(proof->diag, code, span_of(proof, rank, index), "%s %s", instruction_name(proof, rank, index),
+	                text);
 }
 
 void pp_proof_also(struct pp_proof *proof, struct pp_message *message, uint32_t rank, uint32_t index,
@@ -130,7 +132,7 @@ void pp_proof_also(struct pp_proof *proof, struct pp_message *message, uint32_t 
 	if (pp_span_known(span))
 		pp_label(message, span, "rank %" PRIu32 ": %s", rank, text);
 	else
-		pp_note(message, "%s: %s", pp_proof_name(proof, rank, index), text);
+		pp_note(message, "%s: %s", instruction_name(proof, rank, index), text);
 }
 
 /* ---- driver ---------------------------------------------------------------------------------- */

@@ -1,4 +1,6 @@
 /* Fuzz target of the grammar: any bytes. What is accepted must print to text that is accepted and prints the same. */
+#include "messages.h"
+
 #include "grammar/ast.h"
 
 #include <stdint.h>
@@ -16,19 +18,6 @@ static char *print(const struct pp_ast *ast, size_t *length)
 	pp_ast_print(ast, out);
 	fclose(out);
 	return text;
-}
-
-static void print_messages(const struct pp_diag *diag)
-{
-	char *text = NULL;
-	size_t length = 0;
-	FILE *out = open_memstream(&text, &length);
-	if (!out)
-		abort();
-	pp_diag_print(diag, out, PP_DIAG_HUMAN, true);
-	pp_diag_print(diag, out, PP_DIAG_JSON, false);
-	fclose(out);
-	free(text);
 }
 
 /* The printed tree, or NULL when there were errors. */

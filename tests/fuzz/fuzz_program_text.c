@@ -1,5 +1,7 @@
 /* Fuzz target of the `.pps` reader: any bytes. What is accepted must print to text that is accepted and prints the
  * same. */
+#include "messages.h"
+
 #include "ir/program_text.h"
 
 #include <stdint.h>
@@ -7,18 +9,6 @@
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);
-
-static void print_messages(const struct pp_diag *diag)
-{
-	char *text = NULL;
-	size_t length = 0;
-	FILE *out = open_memstream(&text, &length);
-	if (!out)
-		abort();
-	pp_diag_print(diag, out, PP_DIAG_HUMAN, false);
-	fclose(out);
-	free(text);
-}
 
 /* The printed program, or NULL when there were errors. */
 static char *read_and_print(struct pp_arena *arena, const char *text, size_t length, size_t *printed_length)

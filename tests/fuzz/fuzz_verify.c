@@ -1,5 +1,7 @@
 /* Fuzz target of the verifier and the simulator: any program text or image that a reader accepts gets a verdict; what
  * is proven finishes in every layout that it is proven for, not before its bound. */
+#include "messages.h"
+
 #include "ir/image.h"
 #include "ir/program_text.h"
 #include "ir/simulate.h"
@@ -10,18 +12,6 @@
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);
-
-static void print_messages(const struct pp_diag *diag)
-{
-	char *text = NULL;
-	size_t length = 0;
-	FILE *out = open_memstream(&text, &length);
-	if (!out)
-		abort();
-	pp_diag_print(diag, out, PP_DIAG_HUMAN, false);
-	fclose(out);
-	free(text);
-}
 
 static void must_finish(struct pp_arena *arena, const struct pp_program *program, uint32_t layouts)
 {

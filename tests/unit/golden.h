@@ -39,4 +39,27 @@ static inline void golden_check(struct pp_arena *arena, const char *path, const 
 		         expected, actual);
 }
 
+/* `actual` stands in the file between the two lines `begin` and `end`. */
+static inline void golden_part(struct pp_arena *arena, const char *path, const char *begin, const char *end,
+                               const char *actual)
+{
+	struct pp_status status = {0};
+	size_t length = 0;
+	char *text = NULL;
+	if (!pp_file_read(arena, path, &text, &length, &status))
+		fail_msg("%s", status.text);
+	char *first = strstr(text, begin), *last = strstr(text, end);
+	assert_non_null(first);
+	assert_non_null(last);
+	first += strlen(begin);
+	const char *update = getenv("PP_UPDATE");
+	if (update && *update) {
+		const char *whole = pp_arena_printf(arena, "%.*s%s%s", (int)(first - text), text, actual, last);
+		assert_true(pp_file_write(path, whole, strlen(whole), &status));
+		return;
+	}
+	*last = '\0';
+	assert_string_equal(first, actual);
+}
+
 #endif

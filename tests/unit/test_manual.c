@@ -1,16 +1,14 @@
 /* docs/isa.md holds the instruction tables as ops.def has them. PP_UPDATE=1 rewrites the tables in place. */
+#include "golden.h"
+
 #include "ir/arena.h"
 #include "ir/file.h"
 #include "ir/ops.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 static const char path[] = PP_SOURCE_DIR "/docs/isa.md";
 static const char begin_mark[] = "<!-- tables from ir/ops.def: begin -->\n";
@@ -36,27 +34,12 @@ static void manual_is_current(void **state)
 {
 	(void)state;
 	struct pp_arena *arena = pp_arena_create(NULL);
-	struct pp_status status;
-	char *text;
-	size_t length;
-	assert_true(pp_file_read(arena, path, &text, &length, &status));
-	char *begin = strstr(text, begin_mark), *end = strstr(text, end_mark);
-	assert_non_null(begin);
-	assert_non_null(end);
-	begin += sizeof begin_mark - 1;
-
 	char *tables = NULL;
-	size_t tables_length = 0;
-	FILE *out = open_memstream(&tables, &tables_length);
+	size_t length = 0;
+	FILE *out = open_memstream(&tables, &length);
 	print_tables(out);
 	fclose(out);
-	if (getenv("PP_UPDATE")) {
-		char *whole = pp_arena_printf(arena, "%.*s%s%s", (int)(begin - text), text, tables, end);
-		assert_true(pp_file_write(path, whole, strlen(whole), &status));
-	} else {
-		*end = '\0';
-		assert_string_equal(begin, tables);
-	}
+	golden_part(arena, path, begin_mark, end_mark, tables);
 	free(tables);
 	pp_arena_destroy(arena);
 }

@@ -1,18 +1,16 @@
 /* docs/program-text.md holds the tables of the text form as program_fields.c has them, and its example is a program
  * that is proven. PP_UPDATE=1 rewrites the tables in place. */
+#include "golden.h"
+
 #include "ir/file.h"
 #include "ir/program_fields.h"
 #include "ir/program_text.h"
 #include "ir/verify.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 static const char path[] = PP_SOURCE_DIR "/docs/program-text.md";
 static const char begin_mark[] = "<!-- tables from ir/program_fields.c: begin -->\n";
@@ -117,26 +115,12 @@ static void tables_are_current(void **state)
 {
 	(void)state;
 	struct pp_arena *arena = pp_arena_create(NULL);
-	struct pp_status status;
-	char *text;
-	size_t length;
-	assert_true(pp_file_read(arena, path, &text, &length, &status));
-	char *begin = strstr(text, begin_mark), *end = strstr(text, end_mark);
-	assert_non_null(begin);
-	assert_non_null(end);
-	begin += sizeof begin_mark - 1;
 	char *tables = NULL;
-	size_t tables_length = 0;
-	FILE *out = open_memstream(&tables, &tables_length);
+	size_t length = 0;
+	FILE *out = open_memstream(&tables, &length);
 	print_tables(arena, out);
 	fclose(out);
-	if (getenv("PP_UPDATE")) {
-		char *whole = pp_arena_printf(arena, "%.*s%s%s", (int)(begin - text), text, tables, end);
-		assert_true(pp_file_write(path, whole, strlen(whole), &status));
-	} else {
-		*end = '\0';
-		assert_string_equal(begin, tables);
-	}
+	golden_part(arena, path, begin_mark, end_mark, tables);
 	free(tables);
 	pp_arena_destroy(arena);
 }
