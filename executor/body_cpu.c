@@ -55,24 +55,30 @@ static void run_embed_dw(const struct frame *f)
 	                at(f, IDS), at(f, DY), at(f, DWTE), adds(f, DWTE), at(f, DWPE), adds(f, DWPE));
 }
 
+/* Each run of as many columns as gamma has is a row of the kernel. */
+static size_t norm_rows(const struct frame *f, unsigned x, unsigned gamma)
+{
+	return elements(f, x) / shape(f, gamma)->rows;
+}
+
 static void run_norm(const struct frame *f)
 {
 	enum { X, GAMMA, BETA, Y, MEAN, RSTD };
-	pp_cpu_norm(shape(f, X)->rows, shape(f, X)->columns, f->instr->imm[0], at(f, X), at(f, GAMMA), at(f, BETA),
+	pp_cpu_norm(norm_rows(f, X, GAMMA), shape(f, GAMMA)->rows, f->instr->imm[0], at(f, X), at(f, GAMMA), at(f, BETA),
 	            at(f, Y), at(f, MEAN), at(f, RSTD));
 }
 
 static void run_norm_dx(const struct frame *f)
 {
 	enum { DY, X, GAMMA, MEAN, RSTD, DX };
-	pp_cpu_norm_dx(shape(f, X)->rows, shape(f, X)->columns, f->instr->imm[0], at(f, DY), at(f, X), at(f, GAMMA),
+	pp_cpu_norm_dx(norm_rows(f, X, GAMMA), shape(f, GAMMA)->rows, f->instr->imm[0], at(f, DY), at(f, X), at(f, GAMMA),
 	               at(f, MEAN), at(f, RSTD), at(f, DX));
 }
 
 static void run_norm_dw(const struct frame *f)
 {
 	enum { DY, X, MEAN, RSTD, DGAMMA, DBETA };
-	pp_cpu_norm_dw(shape(f, X)->rows, shape(f, X)->columns, f->instr->imm[0], at(f, DY), at(f, X), at(f, MEAN),
+	pp_cpu_norm_dw(norm_rows(f, X, DGAMMA), shape(f, DGAMMA)->rows, f->instr->imm[0], at(f, DY), at(f, X), at(f, MEAN),
 	               at(f, RSTD), at(f, DGAMMA), adds(f, DGAMMA), at(f, DBETA), adds(f, DBETA));
 }
 
@@ -123,6 +129,31 @@ static void run_attn_dx(const struct frame *f)
 	                    at(f, DV));
 }
 
+static void rotate(const struct frame *f, bool back)
+{
+	enum { X, Y };
+	const uint64_t *imm = f->instr->imm;
+	struct pp_rotation rotation = {
+	    .tokens = shape(f, X)->rows,
+	    .seq = imm[0],
+	    .heads = imm[1],
+	    .head_columns = shape(f, X)->columns / imm[1],
+	    .theta = imm[2],
+	    .back = back,
+	};
+	pp_cpu_rotate(&rotation, at(f, X), at(f, Y));
+}
+
+static void run_rope(const struct frame *f)
+{
+	rotate(f, false);
+}
+
+static void run_rope_dx(const struct frame *f)
+{
+	rotate(f, true);
+}
+
 static enum pp_gelu activation(const struct frame *f)
 {
 	return f->instr->imm[0] ? PP_GELU_TANH : PP_GELU_ERF;
@@ -138,6 +169,18 @@ static void run_act_dx(const struct frame *f)
 {
 	enum { DY, X, DX };
 	pp_cpu_activate_dx(activation(f), elements(f, X), at(f, DY), at(f, X), at(f, DX));
+}
+
+static void run_swiglu(const struct frame *f)
+{
+	enum { GATE, UP, Y };
+	pp_cpu_swiglu(elements(f, Y), at(f, GATE), at(f, UP), at(f, Y));
+}
+
+static void run_swiglu_dx(const struct frame *f)
+{
+	enum { DY, GATE, UP, DGATE, DUP };
+	pp_cpu_swiglu_dx(elements(f, DY), at(f, DY), at(f, GATE), at(f, UP), at(f, DGATE), at(f, DUP));
 }
 
 static void run_add(const struct frame *f)
@@ -207,8 +250,12 @@ static void (*const run[PP_BODY_OP_COUNT])(const struct frame *) = {
     [PP_BODY_LINEAR_DW] = run_linear_dw,
     [PP_BODY_ATTN] = run_attn,
     [PP_BODY_ATTN_DX] = run_attn_dx,
+    [PP_BODY_ROPE] = run_rope,
+    [PP_BODY_ROPE_DX] = run_rope_dx,
     [PP_BODY_ACT] = run_act,
     [PP_BODY_ACT_DX] = run_act_dx,
+    [PP_BODY_SWIGLU] = run_swiglu,
+    [PP_BODY_SWIGLU_DX] = run_swiglu_dx,
     [PP_BODY_ADD] = run_add,
     [PP_BODY_COPY] = run_copy,
     [PP_BODY_XENT] = run_xent,

@@ -58,10 +58,25 @@ void pp_cpu_attention(const struct pp_attention *shape, const pp_real *q, const 
 void pp_cpu_attention_dx(const struct pp_attention *shape, const pp_real *d_o, const pp_real *q, const pp_real *k,
                          const pp_real *v, const pp_real *o, const pp_real *lse, pp_real *dq, pp_real *dk, pp_real *dv);
 
+/* Rotary positions: columns i and i + head_columns / 2 of each head turn as a pair by (t mod seq) * theta^(-2i /
+ * head_columns); `back`: by the opposite angle, which is the gradient. head_columns is even. */
+struct pp_rotation {
+	size_t tokens, seq, heads, head_columns;
+	uint64_t theta;
+	bool back;
+};
+void pp_cpu_rotate(const struct pp_rotation *shape, const pp_real *x, pp_real *y);
+
 enum pp_gelu { PP_GELU_ERF, PP_GELU_TANH };
 void pp_cpu_activate(enum pp_gelu kind, size_t count, const pp_real *x, pp_real *y);
 /* dx may be dy or x. */
 void pp_cpu_activate_dx(enum pp_gelu kind, size_t count, const pp_real *dy, const pp_real *x, pp_real *dx);
+
+/* y = gate / (1 + exp(-gate)) * up. */
+void pp_cpu_swiglu(size_t count, const pp_real *gate, const pp_real *up, pp_real *y);
+/* dgate may be dy or gate, dup may be up. */
+void pp_cpu_swiglu_dx(size_t count, const pp_real *dy, const pp_real *gate, const pp_real *up, pp_real *dgate,
+                      pp_real *dup);
 
 /* y = a + b; y may be a or b. */
 void pp_cpu_add(size_t count, const pp_real *a, const pp_real *b, pp_real *y);

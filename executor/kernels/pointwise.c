@@ -1,4 +1,4 @@
-/* Embedding, activation, addition: what touches each element once. */
+/* Embedding, activations, addition: what touches each element once. */
 #include "kernel_math.h"
 
 #include <assert.h>
@@ -108,5 +108,27 @@ void pp_cpu_activate_dx(enum pp_gelu kind, size_t count, const pp_real *dy, cons
 		for (size_t i = 0; i < count; i++)
 			dx[i] = dy[i] * tanh_slope(x[i]);
 		return;
+	}
+}
+
+void pp_cpu_swiglu(size_t count, const pp_real *gate, const pp_real *up, pp_real *y)
+{
+#pragma omp simd
+	for (size_t i = 0; i < count; i++)
+		y[i] = gate[i] / (1 + real_exp(-gate[i])) * up[i];
+}
+
+/* With s = 1 / (1 + exp(-gate)): d(gate * s) = s * (1 + gate * (1 - s)), and 1 - s = exp(-gate) * s does not cancel
+ * where s is near 1. Below -60 all of it is 0 to 1e-23, while gate * exp(-gate) would overflow. */
+void pp_cpu_swiglu_dx(size_t count, const pp_real *dy, const pp_real *gate, const pp_real *up, pp_real *dgate,
+                      pp_real *dup)
+{
+#pragma omp simd
+	for (size_t i = 0; i < count; i++) {
+		pp_real d = dy[i], g = gate[i] < -60 ? -60 : gate[i];
+		pp_real decay = real_exp(-g), s = 1 / (1 + decay);
+		pp_real by_gate = d * up[i] * s * (1 + g * (decay * s));
+		dup[i] = d * g * s;
+		dgate[i] = by_gate;
 	}
 }

@@ -25,16 +25,20 @@ struct rule {
 static const struct rule rules[PP_BODY_OP_COUNT] = {
     [PP_BODY_EMBED] = {"iwwa", "T1 Vh sh Th", "RRRR R0-P", ""},
     [PP_BODY_EMBED_DW] = {"iagg", "T1 Th Vh sh", "RRRR RR0R", ""},
-    [PP_BODY_NORM] = {"awwass", "Th h1 h1 Th T1 T1", "RRRRRR 0RR000", ""},
-    [PP_BODY_NORM_DX] = {"aawssa", "Th Th h1 T1 T1 Th", "RRRRRR 00R000", ""},
-    [PP_BODY_NORM_DW] = {"aassgg", "Th Th T1 T1 h1 h1", "RRRRRR 0000PP", ""},
+    [PP_BODY_NORM] = {"awwass", "Tc h1 h1 Tc Tg Tg", "RRRRRR 0RR000 1RR111", ""},
+    [PP_BODY_NORM_DX] = {"aawssa", "Tc Tc h1 Tg Tg Tc", "RRRRRR 00R000 11R111", ""},
+    [PP_BODY_NORM_DW] = {"aassgg", "Tc Tc Tg Tg h1 h1", "RRRRRR 0000PP 1111PP", ""},
     [PP_BODY_LINEAR] = {"awwa", "Ti oi o1 To", "RRRR R001 11-P 0RR0 PR-P", ""},
     [PP_BODY_LINEAR_DX] = {"awa", "To oi Ti", "RRR 10P R11 0R0 PRP", ""},
     [PP_BODY_LINEAR_DW] = {"aagg", "To Ti oi o1", "RRRR 1R00 R11R 00PP", ""},
     [PP_BODY_ATTN] = {"aaaas", "Tq Tk Tk Tq TH", "RRRRR 11111", ""},
     [PP_BODY_ATTN_DX] = {"aaaaasaaa", "Tq Tq Tk Tk Tq TH Tq Tk Tk", "RRRRRRRRR 111111111", ""},
+    [PP_BODY_ROPE] = {"aa", "Tc Tc", "RR 11", ""},
+    [PP_BODY_ROPE_DX] = {"aa", "Tc Tc", "RR 11", ""},
     [PP_BODY_ACT] = {"aa", "Tc Tc", "RR 00 11", ""},
     [PP_BODY_ACT_DX] = {"aaa", "Tc Tc Tc", "RRR 000 111", "0212"},
+    [PP_BODY_SWIGLU] = {"aaa", "Tc Tc Tc", "RRR 000 111", ""},
+    [PP_BODY_SWIGLU_DX] = {"aaaaa", "Tc Tc Tc Tc Tc", "RRRRR 00000 11111", "031324"},
     [PP_BODY_ADD] = {"aaa", "Tc Tc Tc", "RRR 000 111 PPP", "0212"},
     [PP_BODY_COPY] = {"aa", "Tc Tc", "RR 00 11 PP", ""},
     [PP_BODY_XENT] = {"aial", "Tc T1 Tc 21", "RRRR 1R1R", "02"},
@@ -238,11 +242,36 @@ static bool attention_check(const struct pp_body_check *check, const struct bind
 	return false;
 }
 
-static bool norm_check(const struct pp_body_check *check, unsigned mean)
+/* Heads of even width, each as long as the whole says. */
+static bool rope_check(const struct pp_body_check *check, const struct binding *bound)
 {
-	uint64_t rms = instr_of(check)->imm[0];
+	const uint64_t *imm = instr_of(check)->imm;
+	uint64_t heads = imm[1], theta = imm[2];
+	if (!seq_check(check, bound['T'].value) || !divides(check, "heads", heads, "columns of x", bound['c'].value))
+		return false;
+	if (bound['c'].value / heads % 2 != 0) {
+		pp_body_complain(check, "a head has %" PRIu64 " columns, which do not fall into pairs",
+		                 bound['c'].value / heads);
+		return false;
+	}
+	if (theta > 0)
+		return true;
+	pp_body_complain(check, "theta = 0 has no powers; expected at least 1");
+	return false;
+}
+
+/* Statistics for each run of as many columns as gamma has; a mean unless rms. */
+static bool norm_check(const struct pp_body_check *check, const struct binding *bound, unsigned mean)
+{
+	uint64_t rms = instr_of(check)->imm[0], width = bound['h'].value, runs = bound['g'].value;
 	if (!below(check, "rms", rms, 2))
 		return false;
+	if (width * runs != bound['c'].value) {
+		pp_body_complain(check,
+		                 "x has %" PRIu64 " columns, expected columns of rstd * rows of gamma = %" PRIu64 " * %" PRIu64,
+		                 bound['c'].value, runs, width);
+		return false;
+	}
 	if ((operand_reg(check, mean) == NULL) == (rms == 1))
 		return true;
 	pp_body_complain(check,
@@ -335,14 +364,17 @@ static bool immediates_check(const struct pp_body_check *check, const struct bin
 	case PP_BODY_EMBED_DW:
 		return seq_check(check, bound['T'].value) && aux_check(check, 0, false) && table_check(check, 2);
 	case PP_BODY_NORM:
-		return norm_check(check, 4);
+		return norm_check(check, bound, 4);
 	case PP_BODY_NORM_DX:
-		return norm_check(check, 3);
+		return norm_check(check, bound, 3);
 	case PP_BODY_NORM_DW:
-		return norm_check(check, 2);
+		return norm_check(check, bound, 2);
 	case PP_BODY_ATTN:
 	case PP_BODY_ATTN_DX:
 		return attention_check(check, bound);
+	case PP_BODY_ROPE:
+	case PP_BODY_ROPE_DX:
+		return rope_check(check, bound);
 	case PP_BODY_ACT:
 	case PP_BODY_ACT_DX:
 		return below(check, "kind", instr->imm[0], 2);
@@ -355,6 +387,8 @@ static bool immediates_check(const struct pp_body_check *check, const struct bin
 	case PP_BODY_LINEAR:
 	case PP_BODY_LINEAR_DX:
 	case PP_BODY_LINEAR_DW:
+	case PP_BODY_SWIGLU:
+	case PP_BODY_SWIGLU_DX:
 	case PP_BODY_ADD:
 	case PP_BODY_COPY:
 	case PP_BODY_SLEEP:

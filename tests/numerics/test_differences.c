@@ -190,6 +190,63 @@ static void activation(void **state)
 	}
 }
 
+struct gated_context {
+	double gate[ROOM], up[ROOM], dy[ROOM], y[ROOM];
+};
+
+static double gated_scalar(void *context)
+{
+	struct gated_context *c = context;
+	pp_cpu_swiglu(ROOM, c->gate, c->up, c->y);
+	return weighted(c->y, c->dy, ROOM);
+}
+
+static void gated_activation(void **state)
+{
+	(void)state;
+	struct gated_context c;
+	double dgate[ROOM], dup[ROOM];
+	draw(c.gate, ROOM, 1);
+	draw(c.up, ROOM, 2);
+	draw(c.dy, ROOM, 3);
+	for (size_t i = 0; i < ROOM; i++)
+		c.gate[i] *= 6;
+	pp_cpu_swiglu_dx(ROOM, c.dy, c.gate, c.up, dgate, dup);
+	differ("swiglu gate", gated_scalar, &c, c.gate, dgate, ROOM, 1);
+	differ("swiglu up", gated_scalar, &c, c.up, dup, ROOM, 1);
+}
+
+struct rotary_context {
+	struct pp_rotation shape;
+	double x[ROOM], dy[ROOM], y[ROOM];
+};
+
+static double rotary_scalar(void *context)
+{
+	struct rotary_context *c = context;
+	pp_cpu_rotate(&c->shape, c->x, c->y);
+	return weighted(c->y, c->dy, c->shape.tokens * c->shape.heads * c->shape.head_columns);
+}
+
+static void rotary_positions(void **state)
+{
+	(void)state;
+	static const struct pp_rotation shapes[] = {
+	    {.tokens = 10, .seq = 5, .heads = 3, .head_columns = 6, .theta = 10000},
+	    {.tokens = 3, .seq = 3, .heads = 1, .head_columns = 140, .theta = 500000},
+	};
+	for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+		struct rotary_context c = {.shape = shapes[s]};
+		struct pp_rotation back = shapes[s];
+		double dx[ROOM];
+		back.back = true;
+		draw(c.x, ROOM, 1);
+		draw(c.dy, ROOM, 2);
+		pp_cpu_rotate(&back, c.dy, dx);
+		differ("rope x", rotary_scalar, &c, c.x, dx, back.tokens * back.heads * back.head_columns, 1);
+	}
+}
+
 struct embedding_context {
 	int32_t ids[10];
 	double wte[ROOM], wpe[ROOM], dy[ROOM], y[ROOM];
@@ -285,8 +342,14 @@ int main(void)
 {
 	pp_kernels_one_thread();
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(norm),        cmocka_unit_test(linear),    cmocka_unit_test(attention),
-	    cmocka_unit_test(activation),  cmocka_unit_test(embedding), cmocka_unit_test(cross_entropy),
+	    cmocka_unit_test(norm),
+	    cmocka_unit_test(linear),
+	    cmocka_unit_test(attention),
+	    cmocka_unit_test(activation),
+	    cmocka_unit_test(embedding),
+	    cmocka_unit_test(cross_entropy),
+	    cmocka_unit_test(gated_activation),
+	    cmocka_unit_test(rotary_positions),
 	    cmocka_unit_test(whole_model),
 	};
 	return cmocka_run_group_tests_name("differences", tests, NULL, NULL);

@@ -396,6 +396,86 @@ static void loss_not_finite(void **state)
 	}
 }
 
+/* ---- rotary positions, swiglu ---------------------------------------------------------------- */
+
+static void check_rotation(const struct pp_rotation *c)
+{
+	size_t columns = c->heads * c->head_columns, count = c->tokens * columns, half = c->head_columns / 2;
+	float *x = values(count, 1), *y = values(count, 2), *back = values(count, 3);
+	double *want = zeros(count), *same = zeros(count);
+	for (size_t i = 0; i < count; i++) {
+		size_t position = i / columns % c->seq, at = i % c->head_columns, pair = at % half;
+		double angle = (double)position * pow((double)c->theta, -2.0 * (double)pair / (double)c->head_columns);
+		want[i] =
+		    at < half ? x[i] * cos(angle) - x[i + half] * sin(angle) : x[i] * cos(angle) + x[i - half] * sin(angle);
+		same[i] = x[i];
+	}
+	pp_cpu_rotate(c, x, y);
+	assert_close("rope", count, y, want);
+	struct pp_rotation undo = *c;
+	undo.back = true;
+	pp_cpu_rotate(&undo, y, back);
+	assert_close("rope and back", count, back, same);
+	free(x);
+	free(y);
+	free(back);
+	free(want);
+	free(same);
+}
+
+/* More pairs than are turned together, a long sequence, one column pair, several samples. */
+static void rotary_positions(void **state)
+{
+	(void)state;
+	static const struct pp_rotation cases[] = {
+	    {.tokens = 6, .seq = 3, .heads = 2, .head_columns = 6, .theta = 10000},
+	    {.tokens = 5, .seq = 5, .heads = 1, .head_columns = 258, .theta = 500000},
+	    {.tokens = 40000, .seq = 20000, .heads = 1, .head_columns = 2, .theta = 1000000},
+	    {.tokens = 7, .seq = 7, .heads = 3, .head_columns = 64, .theta = 1},
+	    {.tokens = 4, .seq = 1, .heads = 2, .head_columns = 8, .theta = 10000},
+	};
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+		check_rotation(&cases[i]);
+}
+
+/* Far from 0 too, where the exponential of the gate overflows or vanishes; in place where allowed. */
+static void gated_activation(void **state)
+{
+	(void)state;
+	enum { COUNT = 203 };
+	float *gate = values(COUNT, 1), *up = values(COUNT, 2), *dy = values(COUNT, 3), *y = values(COUNT, 4),
+	      *dgate = values(COUNT, 5), *dup = values(COUNT, 6);
+	double *want_y = zeros(COUNT), *want_gate = zeros(COUNT), *want_up = zeros(COUNT);
+	for (size_t i = 0; i < COUNT; i++) {
+		gate[i] *= i % 3 == 0 ? 3 : i % 3 == 1 ? 30 : 300;
+		double s = 1 / (1 + exp(-gate[i]));
+		want_y[i] = gate[i] * s * up[i];
+		want_up[i] = dy[i] * gate[i] * s;
+		want_gate[i] = dy[i] * up[i] * s * (1 + gate[i] * (1 - s));
+	}
+	pp_cpu_swiglu(COUNT, gate, up, y);
+	pp_cpu_swiglu_dx(COUNT, dy, gate, up, dgate, dup);
+	assert_close("swiglu", COUNT, y, want_y);
+	assert_close("swiglu gate", COUNT, dgate, want_gate);
+	assert_close("swiglu up", COUNT, dup, want_up);
+	float *dy_copy = values(COUNT, 3), *up_copy = values(COUNT, 2);
+	pp_cpu_swiglu_dx(COUNT, dy_copy, gate, up_copy, dy_copy, up_copy);
+	assert_memory_equal(dy_copy, dgate, COUNT * sizeof *dgate);
+	assert_memory_equal(up_copy, dup, COUNT * sizeof *dup);
+	pp_cpu_swiglu_dx(COUNT, dy, gate, up, gate, up);
+	assert_memory_equal(gate, dgate, COUNT * sizeof *dgate);
+	assert_memory_equal(up, dup, COUNT * sizeof *dup);
+	gate[0] = NAN;
+	pp_cpu_swiglu(COUNT, gate, up, y);
+	assert_true(isnan(y[0]));
+	float *arrays[] = {gate, up, dy, y, dgate, dup, dy_copy, up_copy};
+	double *wanted[] = {want_y, want_gate, want_up};
+	for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
+		free(arrays[i]);
+	for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
+		free(wanted[i]);
+}
+
 /* ---- step tail ------------------------------------------------------------------------------- */
 
 static void optimizer(void **state)
@@ -520,11 +600,21 @@ int main(void)
 	pp_kernels_one_thread();
 	pp_kernels_flush_denormals();
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(norm),         cmocka_unit_test(linear),        cmocka_unit_test(attention),
-	    cmocka_unit_test(activation),   cmocka_unit_test(extremes),      cmocka_unit_test(addition),
-	    cmocka_unit_test(embedding),    cmocka_unit_test(cross_entropy), cmocka_unit_test(loss_not_finite),
-	    cmocka_unit_test(optimizer),    cmocka_unit_test(square_norm),   cmocka_unit_test(bits_independent_of_address),
+	    cmocka_unit_test(norm),
+	    cmocka_unit_test(linear),
+	    cmocka_unit_test(attention),
+	    cmocka_unit_test(activation),
+	    cmocka_unit_test(extremes),
+	    cmocka_unit_test(addition),
+	    cmocka_unit_test(embedding),
+	    cmocka_unit_test(cross_entropy),
+	    cmocka_unit_test(loss_not_finite),
+	    cmocka_unit_test(optimizer),
+	    cmocka_unit_test(square_norm),
+	    cmocka_unit_test(bits_independent_of_address),
 	    cmocka_unit_test(many_callers),
+	    cmocka_unit_test(rotary_positions),
+	    cmocka_unit_test(gated_activation),
 	};
 	return cmocka_run_group_tests_name("kernels", tests, NULL, NULL);
 }
