@@ -1,31 +1,18 @@
-/* Layer kind `block`: a transformer block of GPT-2's kind.
+/* Layer kind `block`: a transformer block, of GPT-2's kind, of Llama's, or of a mixture of the two.
  *
  *     n1 = norm1(x)   q, k, v = n1 Wq, n1 Wk, n1 Wv   o = attention(q, k, v)   x2 = x + o Wo
- *     n2 = norm2(x2)  f = n2 W1                       g = act(f)               y = x2 + g W2 */
-#include "body_builder.h"
-#include "layer_traffic.h"
+ *     n2 = norm2(x2)  f = n2 W1                       g = act(f)               y = x2 + g W2
+ *
+ * With swiglu f is the gate, u = n2 Wup and g = swiglu(f, u). With qk-norm each head of q and k is normalised, with
+ * rope it is then rotated, before attention sees it (layer_heads.c). */
+#include "layer_block.h"
 
-/* clang-format off */
-enum {
-	NORM1_WEIGHT, NORM1_BIAS, Q_WEIGHT, Q_BIAS, K_WEIGHT, K_BIAS, V_WEIGHT, V_BIAS, O_WEIGHT, O_BIAS,
-	NORM2_WEIGHT, NORM2_BIAS, FC1_WEIGHT, FC1_BIAS, FC2_WEIGHT, FC2_BIAS, PARAM_COUNT
-};
-enum {
-	X, MEAN1, RSTD1, N1, Q, K, V, O, LSE, X2, MEAN2, RSTD2, N2, F, G, /* kept by F */
-	DY, DF, DN2, DX2, DQ, DK, DV, DN1, PART_COUNT                     /* output gradients, for W */
-};
-/* clang-format on */
-_Static_assert((int)PARAM_COUNT <= (int)PP_PARAMS_MAX && (int)PART_COUNT <= (int)PP_PARTS_MAX,
+_Static_assert((int)PP_BLOCK_PARAM_COUNT <= (int)PP_PARAMS_MAX && (int)PP_BLOCK_PART_COUNT <= (int)PP_PARTS_MAX,
                "the lists are long enough");
 
-static uint64_t query_width(const struct pp_layer *layer)
+static bool is_gated(const struct pp_layer *layer)
 {
-	return pp_times(layer->heads, layer->head_dim);
-}
-
-static uint64_t key_width(const struct pp_layer *layer)
-{
-	return pp_times(layer->kv_heads, layer->head_dim);
+	return layer->act == PP_ACT_SWIGLU;
 }
 
 static void norm_params(const struct pp_layer *layer, const char *weight, const char *bias, struct pp_param *list)
@@ -52,71 +39,103 @@ static void linear_params(const struct pp_layer *layer, const char *weight, cons
 		    .suffix = bias, .rows = outputs, .init = PP_INIT_ZERO, .shard = row_parallel ? PP_NOT_SHARDED : 0};
 }
 
-/* Attention h(q+2w)+q*h, MLP 2*h*f, two norms of 2h, biases q+2w+h and f+h (cost model 1.1). */
+static void mlp_params(const struct pp_layer *layer, struct pp_param *list)
+{
+	uint64_t hidden = layer->hidden, ffn = layer->ffn;
+	if (!is_gated(layer)) {
+		linear_params(layer, "mlp.fc1.weight", "mlp.fc1.bias", ffn, hidden, false, list + FC1_WEIGHT);
+		linear_params(layer, "mlp.fc2.weight", "mlp.fc2.bias", hidden, ffn, true, list + FC2_WEIGHT);
+		return;
+	}
+	linear_params(layer, "mlp.gate.weight", "mlp.gate.bias", ffn, hidden, false, list + FC1_WEIGHT);
+	linear_params(layer, "mlp.up.weight", "mlp.up.bias", ffn, hidden, false, list + UP_WEIGHT);
+	linear_params(layer, "mlp.down.weight", "mlp.down.bias", hidden, ffn, true, list + FC2_WEIGHT);
+}
+
+/* Attention h(q+2w)+q*h, MLP 2*h*f or gated 3*h*f, two norms of 2h (h without bias), qk-norm 2e; biases q+2w+h and f+h,
+ * gated 2f+h (cost model 1.1). */
 static void params(const struct pp_layer *layer, struct pp_param *list)
 {
-	uint64_t hidden = layer->hidden, query = query_width(layer), key = key_width(layer);
+	uint64_t hidden = layer->hidden, query = pp_query_width(layer), key = pp_key_width(layer);
 	norm_params(layer, "norm1.weight", "norm1.bias", list + NORM1_WEIGHT);
 	linear_params(layer, "attn.q.weight", "attn.q.bias", query, hidden, false, list + Q_WEIGHT);
 	linear_params(layer, "attn.k.weight", "attn.k.bias", key, hidden, false, list + K_WEIGHT);
 	linear_params(layer, "attn.v.weight", "attn.v.bias", key, hidden, false, list + V_WEIGHT);
+	if (layer->qk_norm) {
+		struct pp_param norm = {.rows = layer->head_dim, .init = PP_INIT_ONE, .shard = PP_NOT_SHARDED, .partial = true};
+		list[Q_NORM_WEIGHT] = list[K_NORM_WEIGHT] = norm;
+		list[Q_NORM_WEIGHT].suffix = "attn.q_norm.weight";
+		list[K_NORM_WEIGHT].suffix = "attn.k_norm.weight";
+	}
 	linear_params(layer, "attn.o.weight", "attn.o.bias", hidden, query, true, list + O_WEIGHT);
 	norm_params(layer, "norm2.weight", "norm2.bias", list + NORM2_WEIGHT);
-	linear_params(layer, "mlp.fc1.weight", "mlp.fc1.bias", layer->ffn, hidden, false, list + FC1_WEIGHT);
-	linear_params(layer, "mlp.fc2.weight", "mlp.fc2.bias", hidden, layer->ffn, true, list + FC2_WEIGHT);
+	mlp_params(layer, list);
 }
 
-/* What F keeps: two norm inputs, QKV input, MLP input (4h per token), q, k, v, o, log-sum-exp, MLP inside (2f): the
- * general form of cost model 1.3. W reads every one of them but f, q, k, v, lse and the output gradients dy, df,
- * dn2, dx2, dq, dk, dv, dn1; of these df, dq, dk, dv take over the bytes of f, q, k, v. */
+/* What F keeps: two norm inputs, QKV input, MLP input (4h per token), q, k, v, o, log-sum-exp, MLP inside (2f, gated
+ * 3f): the general form of cost model 1.3; with qk-norm q and k as they were before it, and its statistics. W reads
+ * every one of them but f, u, q, k, v, lse, and the output gradients from dy on; of these df, du, dq, dk, dv take over
+ * the bytes of f, u, q, k, v. */
 static void parts(const struct pp_layer *layer, const struct pp_shape *shape, struct pp_part *list)
 {
+	uint64_t hidden = layer->hidden, query = pp_query_width(layer), key = pp_key_width(layer), ffn = layer->ffn;
+	uint64_t up = is_gated(layer) ? ffn : 0, normed = layer->qk_norm;
 	const struct {
 		const char *name;
 		uint64_t columns;
 		uint8_t over;
-	} table[PART_COUNT] = {
-	    [X] = {"x", layer->hidden, PP_NO_PART},
-	    [MEAN1] = {"mean1", layer->rms ? 0 : 1, PP_NO_PART},
-	    [RSTD1] = {"rstd1", 1, PP_NO_PART},
-	    [N1] = {"n1", layer->hidden, PP_NO_PART},
-	    [Q] = {"q", query_width(layer), PP_NO_PART},
-	    [K] = {"k", key_width(layer), PP_NO_PART},
-	    [V] = {"v", key_width(layer), PP_NO_PART},
-	    [O] = {"o", query_width(layer), PP_NO_PART},
-	    [LSE] = {"lse", layer->heads, PP_NO_PART},
-	    [X2] = {"x2", layer->hidden, PP_NO_PART},
-	    [MEAN2] = {"mean2", layer->rms ? 0 : 1, PP_NO_PART},
-	    [RSTD2] = {"rstd2", 1, PP_NO_PART},
-	    [N2] = {"n2", layer->hidden, PP_NO_PART},
-	    [F] = {"f", layer->ffn, PP_NO_PART},
-	    [G] = {"g", layer->ffn, PP_NO_PART},
-	    [DY] = {"dy", layer->hidden, PP_NO_PART},
-	    [DF] = {"df", layer->ffn, F},
-	    [DN2] = {"dn2", layer->hidden, PP_NO_PART},
-	    [DX2] = {"dx2", layer->hidden, PP_NO_PART},
-	    [DQ] = {"dq", query_width(layer), Q},
-	    [DK] = {"dk", key_width(layer), K},
-	    [DV] = {"dv", key_width(layer), V},
-	    [DN1] = {"dn1", layer->hidden, PP_NO_PART},
+		bool statistic;
+	} table[PP_BLOCK_PART_COUNT] = {
+	    [X] = {"x", hidden, PP_NO_PART, false},
+	    [MEAN1] = {"mean1", layer->rms ? 0 : 1, PP_NO_PART, true},
+	    [RSTD1] = {"rstd1", 1, PP_NO_PART, true},
+	    [N1] = {"n1", hidden, PP_NO_PART, false},
+	    [Q] = {"q", query, PP_NO_PART, false},
+	    [K] = {"k", key, PP_NO_PART, false},
+	    [V] = {"v", key, PP_NO_PART, false},
+	    [Q_PLAIN] = {"q_plain", pp_times(normed, query), PP_NO_PART, false},
+	    [K_PLAIN] = {"k_plain", pp_times(normed, key), PP_NO_PART, false},
+	    [Q_RSTD] = {"q_rstd", pp_times(normed, layer->heads), PP_NO_PART, true},
+	    [K_RSTD] = {"k_rstd", pp_times(normed, layer->kv_heads), PP_NO_PART, true},
+	    [O] = {"o", query, PP_NO_PART, false},
+	    [LSE] = {"lse", layer->heads, PP_NO_PART, true},
+	    [X2] = {"x2", hidden, PP_NO_PART, false},
+	    [MEAN2] = {"mean2", layer->rms ? 0 : 1, PP_NO_PART, true},
+	    [RSTD2] = {"rstd2", 1, PP_NO_PART, true},
+	    [N2] = {"n2", hidden, PP_NO_PART, false},
+	    [F] = {"f", ffn, PP_NO_PART, false},
+	    [U] = {"u", up, PP_NO_PART, false},
+	    [G] = {"g", ffn, PP_NO_PART, false},
+	    [DY] = {"dy", hidden, PP_NO_PART, false},
+	    [DF] = {"df", ffn, F, false},
+	    [DU] = {"du", up, U, false},
+	    [DN2] = {"dn2", hidden, PP_NO_PART, false},
+	    [DX2] = {"dx2", hidden, PP_NO_PART, false},
+	    [DQ] = {"dq", query, Q, false},
+	    [DK] = {"dk", key, K, false},
+	    [DV] = {"dv", key, V, false},
+	    [DQ_NORMED] = {"dq_normed", pp_times(normed, query), PP_NO_PART, false},
+	    [DK_NORMED] = {"dk_normed", pp_times(normed, key), PP_NO_PART, false},
+	    [DN1] = {"dn1", hidden, PP_NO_PART, false},
 	};
-	for (unsigned i = 0; i < PART_COUNT; i++) {
-		bool statistic = i == MEAN1 || i == RSTD1 || i == MEAN2 || i == RSTD2 || i == LSE;
+	for (unsigned i = 0; i < PP_BLOCK_PART_COUNT; i++)
 		list[i] = (struct pp_part){.name = table[i].name,
 		                           .rows = table[i].columns ? shape->tokens : 0,
 		                           .columns = table[i].columns,
-		                           .dtype = (uint8_t)(statistic ? PP_F32 : shape->dtype),
+		                           .dtype = (uint8_t)(table[i].statistic ? PP_F32 : shape->dtype),
 		                           .weight_pass = i >= DY,
 		                           .over = table[i].over};
-	}
 }
 
-/* F = G + C, I = G + 2C, W = G with G = 2T(h(q+2w) + q*h + 2*h*f), C = 4*T*s*q, attention counted in full
+/* ---- work ------------------------------------------------------------------------------------ */
+
+/* F = G + C, I = G + 2C, W = G with G = 2T(h(q+2w) + q*h + 2*h*f, gated 3*h*f), C = 4*T*s*q, attention counted in full
  * (cost model 1.2). */
 static void count_flops(const struct pp_layer *layer, const struct pp_shape *shape, struct pp_layer_counts *counts)
 {
-	uint64_t query = query_width(layer), key = key_width(layer);
-	uint64_t weights = pp_times(layer->hidden, pp_plus(pp_times(2, pp_plus(query, key)), pp_times(2, layer->ffn)));
+	uint64_t query = pp_query_width(layer), key = pp_key_width(layer);
+	uint64_t mlp = pp_times(is_gated(layer) ? 3 : 2, layer->ffn);
+	uint64_t weights = pp_times(layer->hidden, pp_plus(pp_times(2, pp_plus(query, key)), mlp));
 	uint64_t linear = pp_times(pp_times(2, shape->tokens), weights);
 	uint64_t attention = pp_times(pp_times(4, shape->tokens), pp_times(shape->seq, query));
 	counts->matmul_flops[PP_PHASE_F] = linear;
@@ -127,18 +146,26 @@ static void count_flops(const struct pp_layer *layer, const struct pp_shape *sha
 }
 
 /* Memory-bound (cost model 1.7): F two norms, the activation, two residual sums; I their input gradients, two sums on
- * the residual stream and two that join the gradients of q, k, v; W the gradients of the norms. */
+ * the residual stream, two that join the gradients of q, k, v and, gated, one that joins those of gate and up; W the
+ * gradients of the norms; in each what heads of q and k go through. */
 static void count(const struct pp_layer *layer, const struct pp_shape *shape, struct pp_layer_counts *counts)
 {
-	count_flops(layer, shape, counts);
+	bool gated = is_gated(layer);
 	uint64_t sum = pp_traffic_rows(shape, 3, layer->hidden);
-	counts->memory_bytes[PP_PHASE_F] =
-	    pp_plus(pp_times(2, pp_plus(pp_traffic_norm(layer, shape), sum)), pp_traffic_rows(shape, 2, layer->ffn));
-	counts->memory_bytes[PP_PHASE_I] = pp_plus(pp_plus(pp_times(2, pp_traffic_norm_dx(layer, shape)), pp_times(4, sum)),
-	                                           pp_traffic_rows(shape, 3, layer->ffn));
+	count_flops(layer, shape, counts);
+	counts->memory_bytes[PP_PHASE_F] = pp_plus(pp_times(2, pp_plus(pp_traffic_norm(layer, shape), sum)),
+	                                           pp_traffic_rows(shape, gated ? 3 : 2, layer->ffn));
+	counts->memory_bytes[PP_PHASE_I] =
+	    pp_plus(pp_plus(pp_times(2, pp_traffic_norm_dx(layer, shape)), pp_times(gated ? 5 : 4, sum)),
+	            pp_traffic_rows(shape, gated ? 5 : 3, layer->ffn));
 	counts->memory_bytes[PP_PHASE_W] = pp_times(2, pp_traffic_norm_dw(layer, shape));
+	for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++)
+		counts->memory_bytes[phase] =
+		    pp_plus(counts->memory_bytes[phase], pp_heads_traffic(layer, shape, (enum pp_phase)phase));
 	counts->output_bytes = pp_traffic_rows(shape, 1, layer->hidden);
 }
+
+/* ---- instructions ---------------------------------------------------------------------------- */
 
 static void add(struct pp_layer_build *build, uint32_t a, uint32_t b, uint32_t y)
 {
@@ -150,31 +177,47 @@ static void add_dx(struct pp_layer_build *build, uint32_t a, uint32_t b, uint32_
 	pp_emit_dx(build, (struct pp_body_instr){.op = PP_BODY_ADD, .operand = {a, b, y}});
 }
 
+static void mlp_forward(struct pp_layer_build *build)
+{
+	uint32_t n2 = pp_part(build, N2), f = pp_part(build, F), g = pp_part(build, G);
+	pp_linear(build, FC1_WEIGHT, n2, f);
+	if (is_gated(build->layer)) {
+		uint32_t u = pp_part(build, U);
+		pp_linear(build, UP_WEIGHT, n2, u);
+		pp_body_emit(build->body, (struct pp_body_instr){.op = PP_BODY_SWIGLU, .operand = {f, u, g}});
+	} else {
+		pp_body_emit(build->body,
+		             (struct pp_body_instr){.op = PP_BODY_ACT, .operand = {f, g}, .imm = {build->layer->act}});
+	}
+	pp_linear(build, FC2_WEIGHT, g, build->output);
+}
+
 static void forward(struct pp_layer_build *build)
 {
-	const struct pp_layer *layer = build->layer;
-	uint32_t x = build->input, n1 = pp_part(build, N1), x2 = pp_part(build, X2), n2 = pp_part(build, N2);
-	uint32_t f = pp_part(build, F), g = pp_part(build, G), y = build->output;
-	pp_norm(build, NORM1_WEIGHT, MEAN1, x, n1);
-	pp_linear(build, Q_WEIGHT, n1, pp_part(build, Q));
-	pp_linear(build, K_WEIGHT, n1, pp_part(build, K));
-	pp_linear(build, V_WEIGHT, n1, pp_part(build, V));
-	pp_body_emit(build->body,
-	             (struct pp_body_instr){.op = PP_BODY_ATTN,
-	                                    .operand = {pp_part(build, Q), pp_part(build, K), pp_part(build, V),
-	                                                pp_part(build, O), pp_part(build, LSE)},
-	                                    .imm = {build->shape.seq, layer->heads, layer->kv_heads, layer->window}});
+	uint32_t x = build->input, x2 = pp_part(build, X2), y = build->output;
+	pp_norm(build, NORM1_WEIGHT, MEAN1, x, pp_part(build, N1));
+	pp_heads_forward(build);
 	pp_linear(build, O_WEIGHT, pp_part(build, O), x2);
 	add(build, x, x2, x2);
-	pp_norm(build, NORM2_WEIGHT, MEAN2, x2, n2);
-	pp_linear(build, FC1_WEIGHT, n2, f);
-	pp_body_emit(build->body, (struct pp_body_instr){.op = PP_BODY_ACT, .operand = {f, g}, .imm = {layer->act}});
-	pp_linear(build, FC2_WEIGHT, g, y);
+	pp_norm(build, NORM2_WEIGHT, MEAN2, x2, pp_part(build, N2));
+	mlp_forward(build);
 	add(build, x2, y, y);
 }
 
-/* Gradient of x2 and of the MLP's parameters. The gradient of g is needed no longer than the activation's own step:
- * the fused form overwrites it with df; I keeps it apart because its df takes over f. */
+/* From the gradient of g to those of f and u. The gradient of g is needed no longer than this step: the fused form
+ * overwrites it with df; I keeps it apart because its df takes over f. */
+static void activation_backward(struct pp_layer_build *build, uint32_t dg)
+{
+	uint32_t f = pp_part(build, F), df = pp_part(build, DF);
+	if (is_gated(build->layer))
+		pp_emit_dx(build, (struct pp_body_instr){.op = PP_BODY_SWIGLU_DX,
+		                                         .operand = {dg, f, pp_part(build, U), df, pp_part(build, DU)}});
+	else
+		pp_emit_dx(build,
+		           (struct pp_body_instr){.op = PP_BODY_ACT_DX, .operand = {dg, f, df}, .imm = {build->layer->act}});
+}
+
+/* Gradient of x2 and of the MLP's parameters. */
 static void mlp_backward(struct pp_layer_build *build)
 {
 	uint32_t dy = build->dy, df = pp_part(build, DF), dn2 = pp_part(build, DN2), dx2 = pp_part(build, DX2);
@@ -182,48 +225,30 @@ static void mlp_backward(struct pp_layer_build *build)
 	         dg = build->body->phase == PP_PHASE_B ? df : pp_temporary(build, "dg", build->layer->ffn);
 	pp_linear_dx(build, FC2_WEIGHT, dy, dg);
 	pp_linear_dw(build, FC2_WEIGHT, dy, pp_part(build, G));
-	pp_emit_dx(build, (struct pp_body_instr){
-	                      .op = PP_BODY_ACT_DX, .operand = {dg, pp_part(build, F), df}, .imm = {build->layer->act}});
+	activation_backward(build, dg);
 	pp_linear_dx(build, FC1_WEIGHT, df, dn2);
 	pp_linear_dw(build, FC1_WEIGHT, df, pp_part(build, N2));
+	if (is_gated(build->layer)) {
+		uint32_t from_up = pp_temporary(build, "dn2_up", build->layer->hidden);
+		pp_linear_dx(build, UP_WEIGHT, pp_part(build, DU), from_up);
+		pp_linear_dw(build, UP_WEIGHT, pp_part(build, DU), pp_part(build, N2));
+		add_dx(build, dn2, from_up, dn2);
+	}
 	pp_norm_dx(build, NORM2_WEIGHT, MEAN2, dn2, x2, dx2);
 	pp_norm_dw(build, NORM2_WEIGHT, MEAN2, dn2, x2);
 	add_dx(build, dy, dx2, dx2);
-}
-
-/* Gradients of q, k, v. The attention gradient reads q, k, v to its end, so I makes them in workspace and then moves
- * them onto the bytes of q, k, v. */
-static void attention_core_backward(struct pp_layer_build *build, uint32_t output_gradient)
-{
-	static const unsigned parts[3] = {DQ, DK, DV};
-	static const char *const names[3] = {"dq_new", "dk_new", "dv_new"};
-	const struct pp_layer *layer = build->layer;
-	uint32_t made[3];
-	for (unsigned i = 0; i < 3; i++)
-		made[i] = build->body->phase == PP_PHASE_I
-		              ? pp_temporary(build, names[i], build->layout.parts[parts[i]].columns)
-		              : pp_part(build, parts[i]);
-	pp_emit_dx(build, (struct pp_body_instr){.op = PP_BODY_ATTN_DX,
-	                                         .operand = {output_gradient, pp_part(build, Q), pp_part(build, K),
-	                                                     pp_part(build, V), pp_part(build, O), pp_part(build, LSE),
-	                                                     made[0], made[1], made[2]},
-	                                         .imm = {build->shape.seq, layer->heads, layer->kv_heads, layer->window}});
-	for (unsigned i = 0; i < 3; i++)
-		if (build->body->phase == PP_PHASE_I)
-			pp_body_emit(build->body,
-			             (struct pp_body_instr){.op = PP_BODY_COPY, .operand = {made[i], pp_part(build, parts[i])}});
 }
 
 /* Gradient of x and of attention's parameters. */
 static void attention_backward(struct pp_layer_build *build)
 {
 	uint32_t x = pp_part(build, X), n1 = pp_part(build, N1), dn1 = pp_part(build, DN1), dx2 = pp_part(build, DX2);
-	uint32_t output_gradient = pp_temporary(build, "do", query_width(build->layer));
+	uint32_t output_gradient = pp_temporary(build, "do", pp_query_width(build->layer));
 	uint32_t from_k = pp_temporary(build, "dn1_k", build->layer->hidden),
 	         from_v = pp_temporary(build, "dn1_v", build->layer->hidden);
 	pp_linear_dx(build, O_WEIGHT, dx2, output_gradient);
 	pp_linear_dw(build, O_WEIGHT, dx2, pp_part(build, O));
-	attention_core_backward(build, output_gradient);
+	pp_heads_backward(build, output_gradient);
 	pp_linear_dx(build, Q_WEIGHT, pp_part(build, DQ), dn1);
 	pp_linear_dw(build, Q_WEIGHT, pp_part(build, DQ), n1);
 	pp_linear_dx(build, K_WEIGHT, pp_part(build, DK), from_k);

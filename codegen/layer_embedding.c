@@ -1,14 +1,17 @@
-/* Layer kind `embedding`: token vectors plus learned positions. No input, hence no input gradient. */
+/* Layer kind `embedding`: token vectors, plus learned positions where the blocks don't rotate. No input, hence no input
+ * gradient. */
 #include "body_builder.h"
 
 enum { WEIGHT, POSITION };
 enum { DY };
 
-/* V*h, and s*h learned positions (cost model 1.1). */
+/* V*h, and s*h learned positions, none with rope (cost model 1.1). */
 static void params(const struct pp_layer *layer, struct pp_param *list)
 {
 	list[WEIGHT] = (struct pp_param){
 	    .suffix = "weight", .rows = layer->padded_vocab, .columns = layer->hidden, .init = PP_INIT_NORMAL, .shard = 0};
+	if (layer->rope_theta)
+		return;
 	list[POSITION] = (struct pp_param){.suffix = "position",
 	                                   .rows = layer->seq,
 	                                   .columns = layer->hidden,
@@ -26,14 +29,15 @@ static void parts(const struct pp_layer *layer, const struct pp_shape *shape, st
 	                            .over = PP_NO_PART};
 }
 
-/* A look-up has no FLOPs (cost model 1.2). F reads a row of both tables and writes their sum for each token; W reads
- * the gradient and reads and writes a row of both gradients (f32) for each token; both read the ids. */
+/* A look-up has no FLOPs (cost model 1.2). F reads a row of each table and writes their sum for each token; W reads
+ * the gradient and reads and writes a row of each gradient (f32) for each token; both read the ids. */
 static void count(const struct pp_layer *layer, const struct pp_shape *shape, struct pp_layer_counts *counts)
 {
 	uint64_t size = pp_dtype_size[shape->dtype], ids = pp_times(shape->tokens, 4);
 	uint64_t values = pp_times(shape->tokens, layer->hidden);
-	counts->memory_bytes[PP_PHASE_F] = pp_plus(pp_times(values, 3 * size), ids);
-	counts->memory_bytes[PP_PHASE_W] = pp_plus(pp_times(values, size + 4 * 4), ids);
+	uint64_t tables = layer->rope_theta ? 1 : 2;
+	counts->memory_bytes[PP_PHASE_F] = pp_plus(pp_times(values, (tables + 1) * size), ids);
+	counts->memory_bytes[PP_PHASE_W] = pp_plus(pp_times(values, size + tables * 2 * 4), ids);
 	counts->output_bytes = pp_times(values, size);
 }
 

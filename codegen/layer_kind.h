@@ -9,7 +9,7 @@
 
 #include "ir/capped.h"
 
-enum { PP_PARAMS_MAX = 16, PP_PARTS_MAX = 24, PP_PART_ALIGN = 64, PP_NOT_SHARDED = 255 };
+enum { PP_PARAMS_MAX = 20, PP_PARTS_MAX = 32, PP_PART_ALIGN = 64, PP_NOT_SHARDED = 255 };
 
 /* Sizes of one microbatch. */
 struct pp_shape {
@@ -24,6 +24,7 @@ struct pp_param {
 	uint64_t rows, columns; /* columns = 0: a vector */
 	uint8_t init;           /* enum pp_init */
 	uint8_t shard;          /* dimension split over tp, or PP_NOT_SHARDED */
+	bool partial;           /* not sharded, but each tp coordinate sees only a part of its gradient */
 	bool residual;          /* projection onto the residual stream: initialised smaller */
 };
 

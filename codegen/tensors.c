@@ -68,6 +68,13 @@ static double deviation(const struct pp_model *model, const struct pp_layer *lay
 	return param->residual && layer->block_total ? model->init_std / sqrt(2.0 * layer->block_total) : model->init_std;
 }
 
+static uint8_t tp_grad(const struct pp_param *param)
+{
+	if (param->shard != PP_NOT_SHARDED)
+		return PP_TP_SHARDED;
+	return param->partial ? PP_TP_REPLICATED_PARTIAL : PP_TP_REPLICATED_EQUAL;
+}
+
 static struct pp_tensor tensor_make(struct pp_arena *arena, const struct pp_model *model, const struct pp_layer *layer,
                                     const struct pp_param *param, enum pp_dtype dtype)
 {
@@ -79,7 +86,7 @@ static struct pp_tensor tensor_make(struct pp_arena *arena, const struct pp_mode
 	    .dims = matrix ? 2 : 1,
 	    .dtype = (uint8_t)dtype,
 	    .init = param->init,
-	    .tp_grad = param->shard == PP_NOT_SHARDED ? PP_TP_REPLICATED_EQUAL : PP_TP_SHARDED,
+	    .tp_grad = tp_grad(param),
 	    .shard = param->shard,
 	    .decay = matrix,
 	    .std = deviation(model, layer, param),

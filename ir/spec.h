@@ -20,7 +20,8 @@ enum pp_layer_kind {
 	PP_LAYER_CUSTOM,
 	PP_LAYER_KIND_COUNT
 };
-enum pp_activation { PP_ACT_GELU, PP_ACT_GELU_TANH }; /* values of the `act` op's immediate */
+/* The first two are values of the `act` op's immediate; swiglu is an op of its own. */
+enum pp_activation { PP_ACT_GELU, PP_ACT_GELU_TANH, PP_ACT_SWIGLU };
 
 /* Times of a custom layer, ns; the fused backward takes i + w. PP_TIME_UNSET: derived from flops. */
 #define PP_TIME_UNSET UINT64_MAX
@@ -42,6 +43,8 @@ struct pp_layer {
 	uint32_t window; /* attention: last keys seen; 0: all */
 	uint8_t act;     /* enum pp_activation */
 	bool bias;
+	bool qk_norm;        /* blocks: each head of q and k goes through an rmsnorm */
+	uint64_t rope_theta; /* base of rotary positions in the blocks; 0: learned positions in the embedding */
 	bool rms;                            /* norm kind: false layernorm, true rmsnorm */
 	uint32_t block_ordinal, block_total; /* blocks: position among all blocks of the model and their number */
 	uint32_t tie;                        /* head: index of the embedding layer whose weights it shares, or PP_NULL */

@@ -8,7 +8,7 @@
 static const char *const place_name[] = {"loop", "v", "linear", "list"};
 static const char *const balance_name[] = {"time", "memory", "params", "layers", "even"};
 static const char *const kind_name[PP_LAYER_KIND_COUNT] = {"embedding", "block", "norm", "head", "custom"};
-static const char *const act_name[] = {"gelu", "gelu_tanh"};
+static const char *const act_name[] = {"gelu", "gelu_tanh", "swiglu"};
 
 /* The shortest digits that read back to the same double. */
 static void print_real(double value, FILE *out)
@@ -49,6 +49,8 @@ static void print_layer(const struct pp_layer *layer, FILE *out)
 	case PP_LAYER_EMBEDDING:
 		fprintf(out, " hidden %" PRIu32 " vocab %" PRIu32 " padded %" PRIu32 " seq %" PRIu32, layer->hidden,
 		        layer->vocab, layer->padded_vocab, layer->seq);
+		if (layer->rope_theta)
+			fputs(" no positions", out);
 		break;
 	case PP_LAYER_BLOCK:
 		fprintf(out,
@@ -56,6 +58,10 @@ static void print_layer(const struct pp_layer *layer, FILE *out)
 		        " seq %" PRIu32 " window %" PRIu32 " act %s norm %s%s",
 		        layer->hidden, layer->heads, layer->kv_heads, layer->head_dim, layer->ffn, layer->seq, layer->window,
 		        act_name[layer->act], layer->rms ? "rmsnorm" : "layernorm", layer->bias ? " bias" : "");
+		if (layer->rope_theta)
+			fprintf(out, " rope %" PRIu64, layer->rope_theta);
+		if (layer->qk_norm)
+			fputs(" qk_norm", out);
 		break;
 	case PP_LAYER_NORM:
 		fprintf(out, " hidden %" PRIu32 " norm %s%s", layer->hidden, layer->rms ? "rmsnorm" : "layernorm",

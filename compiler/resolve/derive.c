@@ -73,6 +73,25 @@ static bool derive_ffn(struct pp_resolver *resolver, struct pp_datum *out)
 	return model_whole(resolver, PP_ATTR_model_hidden, &hidden) && give(4 * hidden, out);
 }
 
+/* norm, act, pos, bias: what the family of models has. */
+static bool derive_by_kind(struct pp_resolver *resolver, enum pp_attribute attribute, struct pp_datum *out)
+{
+	static const struct {
+		enum pp_attribute attribute;
+		const char *names[2]; /* of gpt2, of llama */
+	} table[] = {{PP_ATTR_model_norm, {"layernorm", "rmsnorm"}},
+	             {PP_ATTR_model_act, {"gelu_tanh", "swiglu"}},
+	             {PP_ATTR_model_pos, {"learned", "rope"}}};
+	uint8_t kind;
+	if (!pp_field_choice(resolver, resolver->sections[PP_SECTION_MODEL], PP_ATTR_model_kind, &kind))
+		return false;
+	*out = pp_datum_bool(kind == 0);
+	for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+		if (table[i].attribute == attribute)
+			*out = pp_datum_name(pp_intern_z(resolver->strings, table[i].names[kind]));
+	return true;
+}
+
 /* model.seq and train.seq: each from the other; one of them is needed. */
 static bool derive_seq(struct pp_resolver *resolver, bool of_train, struct pp_datum *out)
 {
@@ -274,6 +293,9 @@ bool pp_derive(struct pp_resolver *resolver, struct pp_section *section, enum pp
 		return derive_head_dim(resolver, out);
 	if (attribute == PP_ATTR_model_ffn)
 		return derive_ffn(resolver, out);
+	if (attribute == PP_ATTR_model_norm || attribute == PP_ATTR_model_act || attribute == PP_ATTR_model_pos ||
+	    attribute == PP_ATTR_model_bias)
+		return derive_by_kind(resolver, attribute, out);
 	if (attribute == PP_ATTR_model_seq || attribute == PP_ATTR_train_seq)
 		return derive_seq(resolver, attribute == PP_ATTR_train_seq, out);
 	if (attribute == PP_ATTR_parallel_dp)

@@ -17,7 +17,7 @@ struct kind {
 static const struct kind kinds[] = {
     {"embedding", PP_LAYER_EMBEDDING, ""},
     {"block", PP_LAYER_BLOCK,
-     "heads|kv_heads|head_dim|ffn|window|norm|act|bias|experts|top_k|shared|max_nodes_per_token"},
+     "heads|kv_heads|head_dim|ffn|window|norm|act|bias|qk_norm|experts|top_k|shared|max_nodes_per_token"},
     {"norm", PP_LAYER_NORM, "norm|bias"},
     {"head", PP_LAYER_HEAD, "tie"},
     {"custom", PP_LAYER_CUSTOM, "params|flops|activation|output|time_f|time_i|time_w"},
@@ -118,6 +118,8 @@ static void read_block(struct pp_layer_build *build, struct pp_section *section,
 	override(build, section, PP_ATTR_layer_window, &layer->window);
 	if (pp_field_given(section, PP_ATTR_layer_act))
 		build->failed |= !pp_field_choice(resolver, section, PP_ATTR_layer_act, &layer->act);
+	if (pp_field_given(section, PP_ATTR_layer_qk_norm))
+		build->failed |= !pp_field_truth(resolver, section, PP_ATTR_layer_qk_norm, &layer->qk_norm);
 }
 
 static void read_norm(struct pp_layer_build *build, struct pp_section *section, struct pp_layer *layer)
@@ -162,6 +164,24 @@ static void read_custom(struct pp_layer_build *build, struct pp_section *section
 	build->failed = true;
 }
 
+/* Rope turns columns in pairs. */
+static void check_rotation(struct pp_layer_build *build, const struct pp_stmt *stmt, const struct pp_layer *layer)
+{
+	const struct pp_section *model = build->model;
+	bool given = pp_field_given(model, PP_ATTR_model_head_dim);
+	struct pp_span span =
+	    stmt ? stmt->name.span : pp_field_span(model, given ? PP_ATTR_model_head_dim : PP_ATTR_model_heads);
+	if (layer->rope_theta == 0 || layer->head_dim % 2 == 0)
+		return;
+	struct pp_message *message =
+	    pp_error(build->resolver->diag, "E0314", span,
+	             "a head of %u columns cannot be rotated: rope turns pairs of columns", layer->head_dim);
+	if (pp_field_given(model, PP_ATTR_model_pos))
+		pp_label(message, pp_field_span(model, PP_ATTR_model_pos), "rope");
+	pp_help(message, "use an even head_dim, or `pos = learned`");
+	build->failed = true;
+}
+
 /* The query heads are shared out evenly over the key and value heads. */
 void pp_layers_check_block(struct pp_layer_build *build, const struct pp_stmt *stmt, const struct pp_layer *layer)
 {
@@ -177,6 +197,7 @@ void pp_layers_check_block(struct pp_layer_build *build, const struct pp_stmt *s
 		pp_help(message, "use a number of kv_heads that divides %u", layer->heads);
 		build->failed = true;
 	}
+	check_rotation(build, stmt, layer);
 	if ((uint64_t)layer->heads * layer->head_dim > (uint64_t)1 << 20) {
 		pp_error(build->resolver->diag, "E0106", span, "heads · head_dim = %u · %u = %llu is outside 1..1048576",
 		         layer->heads, layer->head_dim, (unsigned long long)layer->heads * layer->head_dim);

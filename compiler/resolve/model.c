@@ -6,6 +6,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* pos = rope(theta = …), or learned: 0. */
+static bool read_positions(struct pp_resolver *resolver, struct pp_section *model, uint64_t *theta)
+{
+	const struct pp_field *field = pp_field_read(resolver, model, PP_ATTR_model_pos);
+	*theta = 0;
+	if (!field)
+		return false;
+	struct pp_section *arguments = pp_section_arguments(resolver, field);
+	return !arguments || pp_field_whole(resolver, arguments, PP_ATTR_rope_theta, theta);
+}
+
 /* Sizes that blocks, norms, embedding and head share. */
 static void read_sizes(struct pp_layer_build *build)
 {
@@ -27,6 +38,8 @@ static void read_sizes(struct pp_layer_build *build)
 	build->failed |= !pp_field_truth(resolver, model, PP_ATTR_model_bias, &block->bias);
 	build->failed |= !pp_field_choice(resolver, model, PP_ATTR_model_norm, &norm);
 	block->rms = norm == 1;
+	build->failed |= !pp_field_truth(resolver, model, PP_ATTR_model_qk_norm, &block->qk_norm);
+	build->failed |= !read_positions(resolver, model, &block->rope_theta);
 	uint32_t pad = 1;
 	pp_layers_whole(build, model, PP_ATTR_model_pad_vocab, &pad);
 	if (!build->failed)

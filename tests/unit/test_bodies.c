@@ -131,6 +131,89 @@ static void split_backward(void **state)
 	pp_arena_destroy(built.arena);
 }
 
+static void make_llama(struct built *built, bool qk_norm)
+{
+	for (uint32_t l = 0; l < built->spec->model.layer_count; l++) {
+		struct pp_layer *layer = &built->spec->model.layers[l];
+		layer->bias = false;
+		layer->rms = true;
+		layer->act = PP_ACT_SWIGLU;
+		layer->rope_theta = 10000;
+		layer->qk_norm = qk_norm;
+	}
+}
+
+/* Llama's kind with qk-norm: no step of q and k works in place; in I the way back ends on the bytes of q and k. */
+static void llama_forward_and_backward(void **state)
+{
+	(void)state;
+	static const struct model_size grouped = {8, 4, 2, 1, 12, 16, 4, 1, false};
+	struct built built = built_of(&grouped);
+	const uint32_t three[] = {0, 1, 2};
+	make_llama(&built, true);
+	build_bodies(&built, three, 3, 3, MIXED);
+	assert_instructions(&built, 0, PP_PHASE_F, "embed ids emb.weight - -> out #4\n");
+	assert_instructions(&built, 0, PP_PHASE_B, "embed_dw ids dout -> emb.weight.grad - #4\n");
+	assert_instructions(&built, 1, PP_PHASE_F,
+	                    "copy in -> block.0.x\n"
+	                    "norm block.0.x block.0.norm1.weight - -> block.0.n1 - block.0.rstd1 #1\n"
+	                    "linear block.0.n1 block.0.attn.q.weight - -> block.0.q_plain\n"
+	                    "norm block.0.q_plain block.0.attn.q_norm.weight - -> block.0.q_normed - block.0.q_rstd #1\n"
+	                    "rope block.0.q_normed -> block.0.q #4 #4 #10000\n"
+	                    "linear block.0.n1 block.0.attn.k.weight - -> block.0.k_plain\n"
+	                    "norm block.0.k_plain block.0.attn.k_norm.weight - -> block.0.k_normed - block.0.k_rstd #1\n"
+	                    "rope block.0.k_normed -> block.0.k #4 #2 #10000\n"
+	                    "linear block.0.n1 block.0.attn.v.weight - -> block.0.v\n"
+	                    "attn block.0.q block.0.k block.0.v -> block.0.o block.0.lse #4 #4 #2 #0\n"
+	                    "linear block.0.o block.0.attn.o.weight - -> block.0.x2\n"
+	                    "add block.0.x block.0.x2 -> block.0.x2\n"
+	                    "norm block.0.x2 block.0.norm2.weight - -> block.0.n2 - block.0.rstd2 #1\n"
+	                    "linear block.0.n2 block.0.mlp.gate.weight - -> block.0.f\n"
+	                    "linear block.0.n2 block.0.mlp.up.weight - -> block.0.u\n"
+	                    "swiglu block.0.f block.0.u -> block.0.g\n"
+	                    "linear block.0.g block.0.mlp.down.weight - -> out\n"
+	                    "add block.0.x2 out -> out\n");
+	assert_instructions(
+	    &built, 1, PP_PHASE_I,
+	    "copy dout -> block.0.dy\n"
+	    "linear_dx block.0.dy block.0.mlp.down.weight -> block.0.dg\n"
+	    "swiglu_dx block.0.dg block.0.f block.0.u -> block.0.df block.0.du\n"
+	    "linear_dx block.0.df block.0.mlp.gate.weight -> block.0.dn2\n"
+	    "linear_dx block.0.du block.0.mlp.up.weight -> block.0.dn2_up\n"
+	    "add block.0.dn2 block.0.dn2_up -> block.0.dn2\n"
+	    "norm_dx block.0.dn2 block.0.x2 block.0.norm2.weight - block.0.rstd2 -> block.0.dx2 #1\n"
+	    "add block.0.dy block.0.dx2 -> block.0.dx2\n"
+	    "linear_dx block.0.dx2 block.0.attn.o.weight -> block.0.do\n"
+	    "attn_dx block.0.do block.0.q block.0.k block.0.v block.0.o block.0.lse -> block.0.dq_new block.0.dk_new "
+	    "block.0.dv_new #4 #4 #2 #0\n"
+	    "rope_dx block.0.dq_new -> block.0.dq_normed #4 #4 #10000\n"
+	    "norm_dx block.0.dq_normed block.0.q_plain block.0.attn.q_norm.weight - block.0.q_rstd -> block.0.dq #1\n"
+	    "rope_dx block.0.dk_new -> block.0.dk_normed #4 #2 #10000\n"
+	    "norm_dx block.0.dk_normed block.0.k_plain block.0.attn.k_norm.weight - block.0.k_rstd -> block.0.dk #1\n"
+	    "copy block.0.dv_new -> block.0.dv\n"
+	    "linear_dx block.0.dq block.0.attn.q.weight -> block.0.dn1\n"
+	    "linear_dx block.0.dk block.0.attn.k.weight -> block.0.dn1_k\n"
+	    "add block.0.dn1 block.0.dn1_k -> block.0.dn1\n"
+	    "linear_dx block.0.dv block.0.attn.v.weight -> block.0.dn1_v\n"
+	    "add block.0.dn1 block.0.dn1_v -> block.0.dn1\n"
+	    "norm_dx block.0.dn1 block.0.x block.0.norm1.weight - block.0.rstd1 -> din #1\n"
+	    "add block.0.dx2 din -> din\n");
+	assert_instructions(
+	    &built, 1, PP_PHASE_W,
+	    "linear_dw block.0.dy block.0.g -> block.0.mlp.down.weight.grad -\n"
+	    "linear_dw block.0.df block.0.n2 -> block.0.mlp.gate.weight.grad -\n"
+	    "linear_dw block.0.du block.0.n2 -> block.0.mlp.up.weight.grad -\n"
+	    "norm_dw block.0.dn2 block.0.x2 - block.0.rstd2 -> block.0.norm2.weight.grad - #1\n"
+	    "linear_dw block.0.dx2 block.0.o -> block.0.attn.o.weight.grad -\n"
+	    "norm_dw block.0.dq_normed block.0.q_plain - block.0.q_rstd -> block.0.attn.q_norm.weight.grad - #1\n"
+	    "norm_dw block.0.dk_normed block.0.k_plain - block.0.k_rstd -> block.0.attn.k_norm.weight.grad - #1\n"
+	    "linear_dw block.0.dq block.0.n1 -> block.0.attn.q.weight.grad -\n"
+	    "linear_dw block.0.dk block.0.n1 -> block.0.attn.k.weight.grad -\n"
+	    "linear_dw block.0.dv block.0.n1 -> block.0.attn.v.weight.grad -\n"
+	    "norm_dw block.0.dn1 block.0.x - block.0.rstd1 -> block.0.norm1.weight.grad - #1\n");
+	pp_arena_destroy(built.arena);
+}
+
 static void registers_lie_where_the_layout_says(void **state)
 {
 	(void)state;
@@ -195,9 +278,11 @@ static void measure(const struct pp_body *body, uint64_t *matmul, uint64_t *atte
 		else if (instr->op == PP_BODY_ATTN_DX)
 			*attention += 8ull * first->rows * instr->imm[0] * first->columns;
 		else if (instr->op == PP_BODY_EMBED)
-			*traffic += reg_bytes(first) + 3 * reg_bytes(&body->regs[instr->operand[3]]);
+			*traffic +=
+			    reg_bytes(first) + (instr->operand[2] == PP_NULL ? 2 : 3) * reg_bytes(&body->regs[instr->operand[3]]);
 		else if (instr->op == PP_BODY_EMBED_DW)
-			*traffic += reg_bytes(first) + reg_bytes(second) + 16ull * second->rows * second->columns;
+			*traffic += reg_bytes(first) + reg_bytes(second) +
+			            (instr->operand[3] == PP_NULL ? 8ull : 16ull) * second->rows * second->columns;
 		else if (instr->op != PP_BODY_COPY)
 			for (unsigned k = 0; k < (unsigned)info.input_count + info.output_count; k++)
 				*traffic += instr->operand[k] == PP_NULL ? 0 : reg_bytes(&body->regs[instr->operand[k]]);
@@ -210,13 +295,19 @@ static void counts_are_what_bodies_do(void **state)
 	(void)state;
 	static const struct model_size grouped = {32, 8, 2, 2, 40, 24, 6, 3, true};
 	static const uint32_t each[] = {0, 1, 2, 3, 4};
-	for (unsigned variant = 0; variant < 4; variant++) {
+	for (unsigned variant = 0; variant < 9; variant++) {
 		struct built built = built_of(&grouped);
-		for (uint32_t l = 0; l < 5; l++) {
-			built.spec->model.layers[l].bias = variant != 1;
-			built.spec->model.layers[l].rms = variant == 2;
+		if (variant == 4 || variant == 5)
+			make_llama(&built, variant == 5);
+		for (uint32_t l = 0; l < 5 && variant != 4 && variant != 5; l++) {
+			struct pp_layer *layer = &built.spec->model.layers[l];
+			layer->bias = variant != 1;
+			layer->rms = variant == 2;
+			layer->act = variant == 6 || variant == 8 ? PP_ACT_SWIGLU : PP_ACT_GELU;
+			layer->rope_theta = variant == 7 ? 10000 : 0;
+			layer->qk_norm = variant == 6 || variant == 8;
 		}
-		built.spec->dtype = variant == 3 ? PP_BF16 : PP_F32;
+		built.spec->dtype = variant == 3 || variant == 8 ? PP_BF16 : PP_F32;
 		build_bodies(&built, each, 5, 5, MIXED);
 		for (uint32_t l = 0; l < 5; l++) {
 			const struct pp_layer_counts *counts = &built.stages.layers[l];
@@ -246,8 +337,10 @@ static void stage_bytes_are_those_of_layers(void **state)
 	static const uint32_t first[] = {0, 2, 4};
 	static const uint8_t phases[] = {FUSED, SPLIT, MIXED};
 	const struct model_size *sizes[] = {&wide, &narrow, &demo_model};
-	for (unsigned i = 0; i < 9; i++) {
-		struct built built = built_of(sizes[i / 3]);
+	for (unsigned i = 0; i < 27; i++) {
+		struct built built = built_of(sizes[i / 3 % 3]);
+		if (i >= 9)
+			make_llama(&built, i >= 18);
 		build_bodies(&built, first, 3, 3, phases[i % 3]);
 		for (uint32_t s = 0; s < 3; s++) {
 			const struct pp_stage_plan *item = &built.stages.items[s];
@@ -320,6 +413,41 @@ static void tensors_of_a_model(void **state)
 	assert_int_equal(built.program->tensor_count, 2 + 2 * 16 + 2);
 	assert_string_equal(built.program->tensors[18].name, "block.1.norm1.weight");
 	assert_string_equal(built.program->tensors[35].name, "norm.bias");
+	pp_arena_destroy(built.arena);
+}
+
+static void tensors_of_a_llama(void **state)
+{
+	(void)state;
+	static const struct model_size grouped = {8, 2, 1, 2, 12, 16, 4, 1, false};
+	static const uint32_t whole[] = {0};
+	struct built built = built_of(&grouped);
+	make_llama(&built, true);
+	build_bodies(&built, whole, 1, 1, FUSED);
+	char *text = NULL;
+	size_t length = 0;
+	FILE *out = open_memstream(&text, &length);
+	for (uint32_t t = 0; t < 12; t++) {
+		const struct pp_tensor *tensor = &built.program->tensors[t];
+		fprintf(out, "%s [%u,%u] %s %s %u%s %g\n", tensor->name, tensor->rows, tensor->columns,
+		        pp_init_name[tensor->init], pp_tp_grad_name[tensor->tp_grad], tensor->shard,
+		        tensor->decay ? " decay" : "", tensor->std);
+	}
+	fclose(out);
+	assert_string_equal(text, "emb.weight [16,8] normal sharded 0 decay 0.02\n"
+	                          "block.0.norm1.weight [8,1] one replicated_equal 255 0\n"
+	                          "block.0.attn.q.weight [8,8] normal sharded 0 decay 0.02\n"
+	                          "block.0.attn.k.weight [4,8] normal sharded 0 decay 0.02\n"
+	                          "block.0.attn.v.weight [4,8] normal sharded 0 decay 0.02\n"
+	                          "block.0.attn.q_norm.weight [4,1] one replicated_partial 255 0\n"
+	                          "block.0.attn.k_norm.weight [4,1] one replicated_partial 255 0\n"
+	                          "block.0.attn.o.weight [8,8] normal sharded 1 decay 0.01\n"
+	                          "block.0.norm2.weight [8,1] one replicated_equal 255 0\n"
+	                          "block.0.mlp.gate.weight [12,8] normal sharded 0 decay 0.02\n"
+	                          "block.0.mlp.up.weight [12,8] normal sharded 0 decay 0.02\n"
+	                          "block.0.mlp.down.weight [8,12] normal sharded 1 decay 0.01\n");
+	free(text);
+	assert_int_equal(built.program->tensor_count, 1 + 2 * 11 + 2);
 	pp_arena_destroy(built.arena);
 }
 
@@ -526,10 +654,12 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(forward_and_fused_backward),
 	    cmocka_unit_test(split_backward),
+	    cmocka_unit_test(llama_forward_and_backward),
 	    cmocka_unit_test(registers_lie_where_the_layout_says),
 	    cmocka_unit_test(counts_are_what_bodies_do),
 	    cmocka_unit_test(stage_bytes_are_those_of_layers),
 	    cmocka_unit_test(tensors_of_a_model),
+	    cmocka_unit_test(tensors_of_a_llama),
 	    cmocka_unit_test(tied_uses),
 	    cmocka_unit_test(sgd_has_no_moments),
 	    cmocka_unit_test(data_of_stages),

@@ -109,6 +109,75 @@ static void flops_of_a_block(void **state)
 	pp_arena_destroy(f.arena);
 }
 
+/* Llama's kind: no biases, rmsnorm, swiglu, rope. */
+static void make_llama(struct pp_spec *spec, uint32_t head_dim, bool qk_norm)
+{
+	for (uint32_t l = 0; l < spec->model.layer_count; l++) {
+		struct pp_layer *layer = &spec->model.layers[l];
+		layer->head_dim = head_dim ? head_dim : layer->head_dim;
+		layer->bias = false;
+		layer->rms = true;
+		layer->act = PP_ACT_SWIGLU;
+		layer->rope_theta = 10000;
+		layer->qk_norm = qk_norm;
+	}
+}
+
+static void llama_models_have_their_published_sizes(void **state)
+{
+	(void)state;
+	static const struct {
+		struct model_size size;
+		uint32_t head_dim;
+		bool qk_norm;
+		uint64_t params, block;
+	} models[] = {
+	    {{4096, 32, 32, 32, 11008, 32000, 4096, 1, false}, 0, false, 6738415616, 202383360},  /* Llama-2-7B */
+	    {{8192, 64, 8, 80, 28672, 32000, 4096, 1, false}, 0, false, 68976648192, 855654400},  /* Llama-2-70B */
+	    {{4096, 32, 8, 32, 14336, 128256, 8192, 1, false}, 0, false, 8030261248, 218112000},  /* Llama-3-8B */
+	    {{2048, 32, 8, 16, 8192, 128256, 8192, 1, true}, 0, false, 1235814400, 60821504},     /* Llama-3.2-1B */
+	    {{2560, 32, 8, 36, 9728, 151936, 4096, 1, true}, 128, true, 4022468096, 100930816},   /* Qwen3-4B */
+	    {{4096, 32, 8, 32, 14336, 32000, 4096, 1, false}, 128, false, 7241732096, 218112000}, /* Mistral-7B */
+	    {{4096, 32, 8, 36, 12288, 151936, 4096, 1, false}, 128, true, 8190735360, 192946432}, /* Qwen3-8B */
+	};
+	for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+		struct fixture f = {.arena = pp_arena_create(NULL)};
+		const uint32_t whole[] = {0};
+		f.spec = fixture_spec(f.arena, &models[i].size);
+		make_llama(f.spec, models[i].head_dim, models[i].qk_norm);
+		pp_cost_layers(f.arena, f.spec, &f.stages);
+		staged(&f, whole, 1, 1);
+		assert_int_equal(f.stages.items[0].params, models[i].params);
+		assert_int_equal(f.stages.layers[1].params, models[i].block);
+		pp_arena_destroy(f.arena);
+	}
+}
+
+/* Three matrices in the MLP; three of its arrays are kept; qk-norm keeps q and k as they were and a statistic a head.
+ */
+static void counts_of_a_llama_block(void **state)
+{
+	(void)state;
+	static const struct model_size size = {48, 4, 2, 1, 80, 32, 16, 2, false};
+	uint64_t T = 32, h = 48, q = 4 * 10, w = 2 * 10, f = 80, G = 2 * T * (h * (q + 2 * w) + q * h + 3 * h * f);
+	for (unsigned qk_norm = 0; qk_norm < 2; qk_norm++) {
+		struct fixture fixture = {.arena = pp_arena_create(NULL)};
+		fixture.spec = fixture_spec(fixture.arena, &size);
+		make_llama(fixture.spec, 10, qk_norm);
+		pp_cost_layers(fixture.arena, fixture.spec, &fixture.stages);
+		const struct pp_layer_counts *block = &fixture.stages.layers[1];
+		assert_int_equal(block->matmul_flops[PP_PHASE_F], G);
+		assert_int_equal(block->matmul_flops[PP_PHASE_B], 2 * G);
+		assert_int_equal(block->attention_flops[PP_PHASE_F], 4 * T * 16 * q);
+		assert_int_equal(block->params, h * (q + 2 * w) + q * h + 3 * h * f + 2 * h + (qk_norm ? 2 * 10 : 0));
+		uint64_t kept = 4 * h + (q + 2 * w) + q + 4 + 2 + 3 * f + (qk_norm ? q + w + 4 + 2 : 0);
+		assert_int_equal(block->stash_bytes, 4 * T * kept);
+		assert_int_equal(block->split_bytes, 4 * T * (4 * h + (qk_norm ? q + w : 0)));
+		assert_int_equal(fixture.stages.layers[0].params, 32 * h); /* no positions */
+		pp_arena_destroy(fixture.arena);
+	}
+}
+
 /* Per token 4h + (q + 2w) + q + a + 4 statistics + 2f values are kept by F; the split form adds dy, dn2, dx2, dn1. */
 static void stash_of_a_block(void **state)
 {
@@ -282,6 +351,8 @@ int main(void)
 	    cmocka_unit_test(demo_model_size),
 	    cmocka_unit_test(flops_of_a_step),
 	    cmocka_unit_test(flops_of_a_block),
+	    cmocka_unit_test(llama_models_have_their_published_sizes),
+	    cmocka_unit_test(counts_of_a_llama_block),
 	    cmocka_unit_test(stash_of_a_block),
 	    cmocka_unit_test(traffic_of_memory_bound_layers),
 	    cmocka_unit_test(ticks_round_to_nanoseconds),
