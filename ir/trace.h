@@ -4,7 +4,7 @@
 #ifndef PP_TRACE_H
 #define PP_TRACE_H
 
-#include "text_write.h"
+#include "text/text_write.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* Canonical text of the resolved spec: one fact a line, every value in base units (bytes, ns, bytes/s, flop), layers in
  * order of execution. The same spec gives the same bytes everywhere. */
-#include "spec.h"
+#include "ir/spec.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,8 +1,7 @@
 /* Reader of schedule CSV, strict: every cell is an action, a pair of actions or blank.
  * requires: a source. ensures: schedule_read.h; memory is bounded by the length of the text. */
-#include "schedule_read.h"
-
-#include "program.h"
+#include "ir/program.h"
+#include "ir/schedule_read.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -1,8 +1,9 @@
 /* Programs as text (`.pps`). requires: indices in range. ensures: reading the text gives the same program, and printing
  * that the same text. Everything follows program_fields.c and the signatures of ops.def; nothing here knows an op. */
-#include "operands.h"
-#include "program_text.h"
 #include "text_write.h"
+
+#include "ir/operands.h"
+#include "ir/program_text.h"
 
 #include <string.h>
 

@@ -3,9 +3,10 @@
 #ifndef PP_PROGRAM_READER_H
 #define PP_PROGRAM_READER_H
 
-#include "diag.h"
-#include "program_check.h"
 #include "text_scan.h"
+
+#include "ir/diag.h"
+#include "ir/program_check.h"
 
 enum { PP_READER_MOST_ERRORS = 20 };
 

@@ -2,9 +2,9 @@
  * range (program_check.h), or NULL after messages; an error costs its line, reading goes on at the next; memory is
  * taken for what the text holds, never for a number that it names (65,536 ranks are the most, checked). */
 #include "program_reader.h"
-#include "program_text.h"
 
-#include "str.h"
+#include "ir/program_text.h"
+#include "ir/str.h"
 
 /* ---- single lines ---------------------------------------------------------------------------- */
 

@@ -2,7 +2,7 @@
  * were checked; a message points at the word that is wrong. */
 #include "program_reader.h"
 
-#include "str.h"
+#include "ir/str.h"
 
 void *pp_list_push(struct pp_arena *arena, struct pp_list *list, size_t size)
 {

@@ -1,7 +1,7 @@
 /* Bodies: registers, then instructions `op inputs -> outputs name=number`. requires: the line after `body … {`. */
 #include "program_reader.h"
 
-#include "hash.h"
+#include "ir/hash.h"
 
 /* ---- register names -------------------------------------------------------------------------- */
 

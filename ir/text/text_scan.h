@@ -4,8 +4,8 @@
 #ifndef PP_TEXT_SCAN_H
 #define PP_TEXT_SCAN_H
 
-#include "arena.h"
-#include "source.h"
+#include "ir/arena.h"
+#include "ir/source.h"
 
 #include <stdbool.h>
 #include <stdint.h>

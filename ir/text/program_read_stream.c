@@ -1,6 +1,7 @@
 /* Streams: one instruction per line, by the signatures of ops.def. requires: the line after `rank N {`. */
-#include "operands.h"
 #include "program_reader.h"
+
+#include "ir/operands.h"
 
 static enum pp_op find_op(struct pp_word word)
 {

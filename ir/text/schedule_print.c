@@ -1,6 +1,6 @@
 /* Print a schedule as the CSV grid of torch.distributed.pipelining, compute only. An overlapped pair is one cell,
  * (0F7;7B3)OVERLAP_F_B. */
-#include "schedule.h"
+#include "ir/schedule.h"
 
 static const char letters[PP_ACTION_KINDS] = {'F', 'B', 'I', 'W'};
 
