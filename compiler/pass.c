@@ -35,10 +35,28 @@ static void print_spec(const struct pp_unit *unit, FILE *out)
 	pp_spec_print(&unit->resolved.spec, out);
 }
 
+/* A named schedule that can't finish is wrong in its numbers, not in its rows: those are not the user's to change. */
+static bool check_named(struct pp_unit *unit)
+{
+	const struct pp_spec *spec = &unit->resolved.spec;
+	struct pp_diag *unseen = pp_diag_create(unit->arena, unit->sources);
+	if (pp_schedule_check(unit->arena, &unit->schedule, unseen))
+		return true;
+	if (spec->group == 0)
+		return pp_schedule_check(unit->arena, &unit->schedule, unit->diag);
+	struct pp_message *m = pp_error(unit->diag, "E0614", spec->schedule_span,
+	                                "`%s` can't finish with `group = %u`, %u ranks and %u microbatches",
+	                                unit->resolved.policy, spec->group, spec->parallel.pp, spec->microbatches);
+	pp_help(m, "leave `group` out, or let every group have at least %u microbatches, as many as ranks",
+	        spec->parallel.pp);
+	return false;
+}
+
 static bool run_schedule(struct pp_unit *unit)
 {
-	return pp_schedule_make(unit->arena, &unit->resolved, unit->sources, unit->diag, &unit->schedule) &&
-	       pp_schedule_check(unit->arena, &unit->schedule, unit->diag);
+	if (!pp_schedule_make(unit->arena, &unit->resolved, unit->sources, unit->diag, &unit->schedule))
+		return false;
+	return unit->resolved.schedule ? pp_schedule_check(unit->arena, &unit->schedule, unit->diag) : check_named(unit);
 }
 
 static void print_schedule(const struct pp_unit *unit, FILE *out)

@@ -163,11 +163,8 @@ void pp_eval_mismatch(struct pp_eval *eval, const struct pp_expr *expr, const ch
 	        ? pp_error(eval->diag, "E0201", expr->span, "%s wants %s, got `%s`", what, wanted, text)
 	        : pp_error(eval->diag, "E0201", expr->span, "%s wants %s, got %s (%s)", what, wanted, pp_datum_noun(got),
 	                   text);
-	static const char *const examples[][2] = {{"bytes", "16GiB"},
-	                                          {"a rate", "25GB/s` or `200Gbit/s"},
-	                                          {"a time", "5us"},
-	                                          {"an amount of work", "2TFLOP"},
-	                                          {"a speed", "300TFLOPS"}};
+	static const char *const examples[][2] = {
+	    {"bytes", "16GiB"}, {"a rate", "25GB/s` or `200Gbit/s"}, {"a time", "5us"}};
 	for (size_t i = 0; got->kind == PP_DATUM_NUMBER && i < sizeof examples / sizeof examples[0]; i++)
 		if (strncmp(wanted, examples[i][0], strlen(examples[i][0])) == 0)
 			pp_help(message, "write it with its unit, such as `%s`", examples[i][1]);

@@ -37,6 +37,11 @@ says long_stats "$work/long_stats.out" 'costs: F 171.372..202.089, B 338.768..38
 says long_map "$work/long_map.out" '118k  174.278  343.602  204.868  138.734  258.0 KiB'
 says long_map "$work/long_map.out" 'F B I W: predicted us per microbatch'
 
+# The examples of the manual compile.
+manual=$samples/../docs/language.md
+awk -v folder="$work" '/^```pipe$/ { file = folder "/manual" ++n ".pipe"; next } /^```$/ { file = ""; next } file { print > file }' "$manual"
+run manual 0 "$BIN/pipec" check -q -W "$work"/manual*.pipe
+
 # The session in the README is what the tools print.
 readme=$samples/../README.md
 session() { sed -n "/^\$ $1/,/^\$ $2/p" "$readme" | sed '1d;$d'; }
