@@ -135,6 +135,13 @@ static int job_fail(struct job *job, const struct pp_status *status)
 	return fail(status);
 }
 
+/* Texts hold no zero bytes, but for those in UTF-16, which have a message of their own. */
+static bool is_binary(const char *text, size_t length)
+{
+	bool utf16 = length >= 2 && ((unsigned char)text[0] | 1) == 0xff && ((unsigned char)text[1] | 1) == 0xff;
+	return !utf16 && memchr(text, 0, length) != NULL;
+}
+
 static bool load(struct job *job, const char *path, enum pp_content *content, struct pp_status *status)
 {
 	struct pp_unit *unit = &job->unit;
@@ -146,6 +153,8 @@ static bool load(struct job *job, const char *path, enum pp_content *content, st
 	if (*content == PP_CONTENT_IMAGE)
 		return pp_fail(status, PP_EXIT_ENVIRONMENT,
 		               "%s is an image already; `pipec verify` proves it again, `pipedump` shows it", path);
+	if (is_binary(text, length))
+		return pp_fail(status, PP_EXIT_ENVIRONMENT, "%s holds binary data, not a spec or a program text", path);
 	unit->source = pp_sources_add(unit->sources, strcmp(path, "-") == 0 ? "<stdin>" : path, text, length);
 	return unit->source || pp_fail(status, PP_EXIT_ENVIRONMENT, "%s is too large", path);
 }
@@ -446,7 +455,15 @@ int main(int argc, char **argv)
 	            strcmp(argv[1], "--version") == 0)) {
 		code = parse_and_run(arena, ALL, "pipec", argc, argv);
 	} else {
-		const char *near = pp_choice_nearest(arena, commands, argv[1]);
+		const char *near = pp_choice_nearest(arena, commands, argv[1]), *dot = strrchr(argv[1], '.');
+		if (dot && strcmp(dot, ".pipe") == 0)
+			near = pp_arena_printf(arena, "pipec build %s", argv[1]);
+		else if (dot && (strcmp(dot, ".ppx") == 0 || strcmp(dot, ".pps") == 0))
+			near = pp_arena_printf(arena, "pipec verify %s", argv[1]);
+		else if (strcmp(argv[1], "dump") == 0)
+			near = "pipedump";
+		else if (strcmp(argv[1], "run") == 0)
+			near = "piperun";
 		fprintf(stderr, "pipec: `%s` is no command; commands are build, check, verify, show%s%s%s\n", argv[1],
 		        near ? "; did you mean `" : "", near ? near : "", near ? "`?" : "");
 		code = PP_EXIT_USAGE;

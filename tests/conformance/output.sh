@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Output that cannot be written is an error of every tool, never a quiet success. Usage: output.sh BIN SAMPLES
+# Output that cannot be written is an error of every tool, never a quiet success; and mistakes on command lines. Usage: output.sh BIN SAMPLES
 BIN=$1
 samples=$2
 . "$(dirname "$0")/check.sh"
@@ -40,6 +40,19 @@ run trace 3 "$BIN/piperun" -q "$work/m.ppx" --steps=2 --trace=/dev/full
 lines trace 1 '^piperun: cannot write the trace to /dev/full'
 run metrics 3 "$BIN/piperun" -q "$work/m.ppx" --steps=2 --metrics=/dev/full
 lines metrics 1 '^piperun: rank 0 .*; cannot write metrics to /dev/full: No space left on device$'
+
+# Mistakes on pipec's command line.
+run file 2 "$BIN/pipec" "$work/m.pipe"
+lines file 1 'is no command; commands are build, check, verify, show; did you mean `pipec build .*/m.pipe`\?$'
+run dump_command 2 "$BIN/pipec" dump "$work/m.ppx"
+lines dump_command 1 'is no command; .*; did you mean `pipedump`\?$'
+head -c 300 "$BIN/pipec" >"$work/binary.pipe"
+run binary 3 "$BIN/pipec" build "$work/binary.pipe"
+lines binary 1 '^pipec: .*/binary.pipe holds binary data, not a spec or a program text$'
+lines binary 1 .
+iconv -f UTF-8 -t UTF-16 "$samples/minimal.pipe" >"$work/utf16.pipe"
+run utf16 1 "$BIN/pipec" build "$work/utf16.pipe"
+lines utf16 1 '^error\[E0007\]: text is in UTF-16, wanted UTF-8$'
 
 # Metrics are on disk step by step: a run that ends early leaves the lines of the steps before.
 "$BIN/pipec" build -q "$samples/custom_costs.pipe" --set run.steps=1000 -o "$work/c.ppx"
