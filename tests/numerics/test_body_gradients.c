@@ -1,6 +1,6 @@
 /* The bodies of a model on the CPU device, against PyTorch's float64 gradients by the norm rule of test_gradients.c;
  * and the same bits for every cut into stages, fused or split. Stages stand on one rank and are called in turn. */
-#include "gpt2.h"
+#include "reference.h"
 #include "../unit/program_fixture.h"
 
 #include "executor/device.h"
@@ -70,7 +70,7 @@ static void call(struct pp_device *device, const struct pp_program *program, con
 }
 
 static void load(struct pp_device *device, const struct pp_program *program, const struct slots *slots,
-                 const struct gpt2 *model, uint32_t mb)
+                 const struct reference *model, uint32_t mb)
 {
 	size_t tokens = (size_t)model->shape.microbatch * model->shape.seq;
 	for (uint32_t s = 0; s < program->stage_count; s++) {
@@ -85,7 +85,7 @@ static void load(struct pp_device *device, const struct pp_program *program, con
 }
 
 static void run(struct pp_device *device, const struct pp_program *program, const struct slots *slots,
-                const struct gpt2 *model, bool split)
+                const struct reference *model, bool split)
 {
 	for (uint32_t mb = 0; mb < model->shape.microbatches; mb++) {
 		load(device, program, slots, model, mb);
@@ -99,37 +99,29 @@ static void run(struct pp_device *device, const struct pp_program *program, cons
 	}
 }
 
-static struct gpt2_tensor *tensor_named(struct gpt2 *model, const char *name)
-{
-	for (uint32_t t = 0; t < model->tensor_count; t++)
-		if (strcmp(model->tensors[t].name, name) == 0)
-			return &model->tensors[t];
-	return NULL;
-}
-
 static size_t count_of(const struct pp_tensor *tensor)
 {
 	return (size_t)tensor->rows * tensor->columns;
 }
 
 /* Weights from the file to the device. */
-static void put_weights(struct pp_device *device, const struct pp_program *program, struct gpt2 *model)
+static void put_weights(struct pp_device *device, const struct pp_program *program, struct reference *model)
 {
 	assert_int_equal(program->tensor_count, model->tensor_count);
 	for (uint32_t u = 0; u < program->use_count; u++) {
 		const struct pp_tensor *tensor = &program->tensors[program->uses[u].tensor];
-		const struct gpt2_tensor *from = tensor_named(model, tensor->name);
+		const struct reference_tensor *from = reference_tensor_named(model, tensor->name);
 		assert_true(from && from->rows == tensor->rows && from->columns == tensor->columns);
 		memcpy(pp_device_cpu.slot(device, program->uses[u].weight), from->weight, count_of(tensor) * sizeof(float));
 	}
 }
 
 /* Gradients from the device: uses of a tied tensor summed in layer order. */
-static void get_gradients(struct pp_device *device, const struct pp_program *program, struct gpt2 *model)
+static void get_gradients(struct pp_device *device, const struct pp_program *program, struct reference *model)
 {
 	for (uint32_t u = 0; u < program->use_count; u++) {
 		const struct pp_tensor *tensor = &program->tensors[program->uses[u].tensor];
-		struct gpt2_tensor *to = tensor_named(model, tensor->name);
+		struct reference_tensor *to = reference_tensor_named(model, tensor->name);
 		const float *from = pp_device_cpu.slot(device, program->uses[u].grad);
 		bool again = u > 0 && program->uses[u - 1].tensor == program->uses[u].tensor;
 		for (size_t i = 0; i < count_of(tensor); i++)
@@ -137,7 +129,7 @@ static void get_gradients(struct pp_device *device, const struct pp_program *pro
 	}
 }
 
-static void check_losses(struct pp_device *device, const struct pp_program *program, const struct gpt2 *model)
+static void check_losses(struct pp_device *device, const struct pp_program *program, const struct reference *model)
 {
 	const double *losses = NULL;
 	for (uint32_t i = 0; i < program->rank[0].slot_count; i++)
@@ -150,24 +142,30 @@ static void check_losses(struct pp_device *device, const struct pp_program *prog
 	}
 }
 
-static struct built program_of(const struct gpt2 *model)
+static struct built program_of(const struct reference *model)
 {
-	const struct gpt2_shape *shape = &model->shape;
-	struct model_size size = {shape->hidden, shape->heads, shape->heads,      shape->layers, 4 * shape->hidden,
+	const struct reference_shape *shape = &model->shape;
+	struct model_size size = {shape->hidden, shape->heads, shape->kv_heads,   shape->layers, shape->ffn,
 	                          shape->vocab,  shape->seq,   shape->microbatch, shape->tied};
 	struct built built = built_of(&size);
 	built.spec->microbatches = shape->microbatches;
 	for (uint32_t i = 0; i < built.spec->model.layer_count; i++) {
-		built.spec->model.layers[i].window = shape->window;
-		built.spec->model.layers[i].act = shape->tanh ? PP_ACT_GELU_TANH : PP_ACT_GELU;
+		struct pp_layer *layer = &built.spec->model.layers[i];
+		layer->window = shape->window;
+		layer->head_dim = shape->head_dim;
+		layer->act = shape->theta ? PP_ACT_SWIGLU : shape->tanh ? PP_ACT_GELU_TANH : PP_ACT_GELU;
+		layer->rms = shape->theta != 0;
+		layer->rope_theta = shape->theta;
+		layer->qk_norm = shape->qk_norm;
+		layer->bias = reference_tensor_named(model, "block.0.attn.q.bias") != NULL;
 	}
 	return built;
 }
 
 /* Gradients of a model cut into stages at the given layers. */
-static struct gpt2 *run_cut(const char *path, const uint32_t *first, uint32_t stages, bool split)
+static struct reference *run_cut(const char *path, const uint32_t *first, uint32_t stages, bool split)
 {
-	struct gpt2 *model = gpt2_read(path);
+	struct reference *model = reference_read(path);
 	assert_non_null(model);
 	struct built built = program_of(model);
 	build_bodies(&built, first, stages, 1, split ? SPLIT : FUSED);
@@ -188,20 +186,20 @@ static void check(const char *path)
 {
 	static const uint32_t cuts[][STAGES_MAX] = {{0}, {0, 2}, {0, 1, 3}, {0, 1, 2, 3, 4}};
 	static const uint32_t counts[] = {1, 2, 3, 5};
-	struct gpt2 *whole = run_cut(path, cuts[0], 1, false);
-	gpt2_assert_gradients(whole);
+	struct reference *whole = run_cut(path, cuts[0], 1, false);
+	reference_assert_gradients(whole);
 	for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
 		for (unsigned split = 0; split < 2; split++) {
-			struct gpt2 *other = run_cut(path, cuts[c], counts[c], split);
+			struct reference *other = run_cut(path, cuts[c], counts[c], split);
 			for (uint32_t t = 0; t < whole->tensor_count; t++) {
-				const struct gpt2_tensor *tensor = &whole->tensors[t];
+				const struct reference_tensor *tensor = &whole->tensors[t];
 				size_t bytes = (size_t)tensor->rows * tensor->columns * sizeof(float);
 				assert_memory_equal(other->tensors[t].gradient, tensor->gradient, bytes);
 			}
-			gpt2_free(other);
+			reference_free(other);
 		}
 	}
-	gpt2_free(whole);
+	reference_free(whole);
 }
 
 static void tied_tanh(void **state)
@@ -216,8 +214,21 @@ static void untied_erf_window(void **state)
 	check(PP_TEST_DATA "/gpt2_untied.grads");
 }
 
+static void llama(void **state)
+{
+	(void)state;
+	check(PP_TEST_DATA "/llama.grads");
+}
+
+static void llama_qk_norm_biases(void **state)
+{
+	(void)state;
+	check(PP_TEST_DATA "/llama_qk_norm.grads");
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(tied_tanh), cmocka_unit_test(untied_erf_window)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(tied_tanh), cmocka_unit_test(untied_erf_window),
+	                                   cmocka_unit_test(llama), cmocka_unit_test(llama_qk_norm_biases)};
 	return cmocka_run_group_tests_name("body gradients", tests, NULL, NULL);
 }

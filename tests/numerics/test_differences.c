@@ -1,8 +1,8 @@
-/* Gradients of every kernel, and of a whole small GPT-2, against central differences, on the double build: at most 1e-6
+/* Gradients of every kernel, and of whole small models, against central differences, on the double build: at most 1e-6
  * of the largest gradient of the array (or of 0.01, where a sum of 100 losses leaves noise of 1e-9). The scalar is the
  * sum of the outputs, each times a fixed random weight. */
 #include "executor/draw.h"
-#include "gpt2.h"
+#include "reference.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -298,19 +298,19 @@ static void cross_entropy(void **state)
 	}
 }
 
-/* ---- a whole model --------------------------------------------------------------------------- */
+/* ---- whole models --------------------------------------------------------------------------- */
 
 /* The scalar runs the backward too, which overwrites gradients: they are copied before. */
 static double model_scalar(void *context)
 {
 	double loss[2];
-	gpt2_step(context, loss);
+	reference_step(context, loss);
 	return loss[0];
 }
 
 static void check_model(const char *path)
 {
-	struct gpt2 *model = gpt2_read(path);
+	struct reference *model = reference_read(path);
 	assert_non_null(model);
 	model_scalar(model);
 	double *copies[64];
@@ -322,20 +322,22 @@ static void check_model(const char *path)
 		memcpy(copies[t], model->tensors[t].gradient, bytes);
 	}
 	for (uint32_t t = 0; t < model->tensor_count; t++) {
-		const struct gpt2_tensor *tensor = &model->tensors[t];
+		const struct reference_tensor *tensor = &model->tensors[t];
 		size_t count = (size_t)tensor->rows * tensor->columns;
 		differ(tensor->name, model_scalar, model, tensor->weight, copies[t], count, count / 16 + 1);
 	}
 	for (uint32_t t = 0; t < model->tensor_count; t++)
 		free(copies[t]);
-	gpt2_free(model);
+	reference_free(model);
 }
 
-static void whole_model(void **state)
+static void whole_models(void **state)
 {
 	(void)state;
 	check_model(PP_TEST_DATA "/gpt2_tied.grads");
 	check_model(PP_TEST_DATA "/gpt2_untied.grads");
+	check_model(PP_TEST_DATA "/llama.grads");
+	check_model(PP_TEST_DATA "/llama_qk_norm.grads");
 }
 
 int main(void)
@@ -350,7 +352,7 @@ int main(void)
 	    cmocka_unit_test(cross_entropy),
 	    cmocka_unit_test(gated_activation),
 	    cmocka_unit_test(rotary_positions),
-	    cmocka_unit_test(whole_model),
+	    cmocka_unit_test(whole_models),
 	};
 	return cmocka_run_group_tests_name("differences", tests, NULL, NULL);
 }

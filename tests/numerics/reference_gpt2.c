@@ -1,5 +1,5 @@
-/* A small GPT-2 by hand: file, forward, backward. Test code: memory that runs out aborts. */
-#include "gpt2.h"
+/* A small GPT-2 by hand: forward and backward of one microbatch. Test code: memory that runs out aborts. */
+#include "reference.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -41,78 +41,6 @@ static pp_real *reals(size_t count)
 	return make(count, sizeof(pp_real));
 }
 
-/* ---- file ------------------------------------------------------------------------------------ */
-
-static bool read_tensor(FILE *in, struct gpt2_tensor *tensor)
-{
-	if (fread(tensor->name, 1, sizeof tensor->name, in) != sizeof tensor->name || tensor->name[GPT2_NAME_BYTES - 1] ||
-	    fread(&tensor->rows, sizeof tensor->rows, 1, in) != 1 ||
-	    fread(&tensor->columns, sizeof tensor->columns, 1, in) != 1)
-		return false;
-	size_t count = (size_t)tensor->rows * tensor->columns;
-	float *weight = make(count, sizeof *weight);
-	tensor->weight = reals(count);
-	tensor->gradient = reals(count);
-	tensor->expected = make(count, sizeof *tensor->expected);
-	bool ok = fread(weight, sizeof *weight, count, in) == count &&
-	          fread(tensor->expected, sizeof *tensor->expected, count, in) == count;
-	for (size_t i = 0; i < count; i++)
-		tensor->weight[i] = (pp_real)weight[i];
-	free(weight);
-	return ok;
-}
-
-static bool read_model(FILE *in, struct gpt2 *model)
-{
-	char magic[8];
-	struct gpt2_shape *shape = &model->shape;
-	if (fread(magic, 1, sizeof magic, in) != sizeof magic || memcmp(magic, "PPGRADS1", sizeof magic) != 0 ||
-	    fread(shape, sizeof *shape, 1, in) != 1)
-		return false;
-	size_t tokens = (size_t)shape->microbatches * shape->microbatch * shape->seq;
-	model->ids = make(tokens, sizeof *model->ids);
-	model->labels = make(tokens, sizeof *model->labels);
-	model->loss = make(2 * (size_t)shape->microbatches, sizeof *model->loss);
-	if (fread(model->ids, sizeof *model->ids, tokens, in) != tokens ||
-	    fread(model->labels, sizeof *model->labels, tokens, in) != tokens ||
-	    fread(model->loss, 2 * sizeof *model->loss, shape->microbatches, in) != shape->microbatches)
-		return false;
-	model->tensor_count = FIRST_BLOCK + shape->layers * BLOCK_TENSORS + (shape->tied ? 2 : 3);
-	model->tensors = make(model->tensor_count, sizeof *model->tensors);
-	for (uint32_t t = 0; t < model->tensor_count; t++)
-		if (!read_tensor(in, &model->tensors[t]))
-			return false;
-	return fgetc(in) == EOF;
-}
-
-struct gpt2 *gpt2_read(const char *path)
-{
-	FILE *in = fopen(path, "rb");
-	if (!in)
-		return NULL;
-	struct gpt2 *model = make(1, sizeof *model);
-	bool ok = read_model(in, model);
-	fclose(in);
-	if (ok)
-		return model;
-	gpt2_free(model);
-	return NULL;
-}
-
-void gpt2_free(struct gpt2 *model)
-{
-	for (uint32_t t = 0; model->tensors && t < model->tensor_count; t++) {
-		free(model->tensors[t].weight);
-		free(model->tensors[t].gradient);
-		free(model->tensors[t].expected);
-	}
-	free(model->tensors);
-	free(model->ids);
-	free(model->labels);
-	free(model->loss);
-	free(model);
-}
-
 /* ---- layers ---------------------------------------------------------------------------------- */
 
 /* What a block keeps for its backward. */
@@ -122,7 +50,7 @@ struct kept {
 
 /* The model at work on one microbatch. */
 struct run {
-	struct gpt2 *model;
+	struct reference *model;
 	size_t tokens, hidden, inner;
 	bool add; /* to the gradients */
 	struct pp_attention attention;
@@ -167,7 +95,7 @@ static enum pp_gelu gelu_of(const struct run *run)
 /* y (which holds the block's input) becomes its output. */
 static void block_forward(const struct run *run, uint32_t b, pp_real *y)
 {
-	const struct gpt2_tensor *w = run->model->tensors + FIRST_BLOCK + b * BLOCK_TENSORS;
+	const struct reference_tensor *w = run->model->tensors + FIRST_BLOCK + b * BLOCK_TENSORS;
 	struct kept *k = &run->kept[b];
 	size_t t = run->tokens, h = run->hidden, f = run->inner, wide = t * h;
 	memcpy(k->x, y, wide * sizeof *y);
@@ -185,15 +113,15 @@ static void block_forward(const struct run *run, uint32_t b, pp_real *y)
 	pp_cpu_add(wide, y, k->x2, y);
 }
 
-static void linear_gradients(const struct run *run, struct gpt2_tensor *weight_and_bias, size_t inputs, size_t outputs,
-                             const pp_real *dy, const pp_real *x)
+static void linear_gradients(const struct run *run, struct reference_tensor *weight_and_bias, size_t inputs,
+                             size_t outputs, const pp_real *dy, const pp_real *x)
 {
 	pp_cpu_linear_dw(run->tokens, inputs, outputs, dy, x, weight_and_bias[0].gradient, run->add,
 	                 weight_and_bias[1].gradient, run->add);
 }
 
 /* dx2 (which holds the MLP's output gradient) becomes the gradient of its input, the residual path included. */
-static void mlp_backward(const struct run *run, struct gpt2_tensor *w, const struct kept *k, pp_real *dx2)
+static void mlp_backward(const struct run *run, struct reference_tensor *w, const struct kept *k, pp_real *dx2)
 {
 	size_t t = run->tokens, h = run->hidden, f = run->inner;
 	pp_real *df = reals(t * f), *dn = reals(t * h), *dx = reals(t * h);
@@ -212,7 +140,7 @@ static void mlp_backward(const struct run *run, struct gpt2_tensor *w, const str
 }
 
 /* Likewise for the attention half: dx holds the gradient of x2, then of x. */
-static void attention_backward(const struct run *run, struct gpt2_tensor *w, const struct kept *k, pp_real *dx)
+static void attention_backward(const struct run *run, struct reference_tensor *w, const struct kept *k, pp_real *dx)
 {
 	size_t t = run->tokens, h = run->hidden, wide = t * h;
 	pp_real *d_o = reals(wide), *dn = reals(wide), *part = reals(wide);
@@ -237,10 +165,10 @@ static void attention_backward(const struct run *run, struct gpt2_tensor *w, con
 /* Final norm, head and loss: y is the last block's output and becomes its gradient. */
 static void head(const struct run *run, const int32_t *labels, pp_real *y, double loss[2])
 {
-	struct gpt2 *model = run->model;
+	struct reference *model = run->model;
 	size_t t = run->tokens, h = run->hidden, vocab = model->shape.vocab, wide = t * h;
-	struct gpt2_tensor *norm = model->tensors + FIRST_BLOCK + model->shape.layers * BLOCK_TENSORS;
-	struct gpt2_tensor *table = model->shape.tied ? &model->tensors[TOKEN_TABLE] : norm + 2;
+	struct reference_tensor *norm = model->tensors + FIRST_BLOCK + model->shape.layers * BLOCK_TENSORS;
+	struct reference_tensor *table = model->shape.tied ? &model->tensors[TOKEN_TABLE] : norm + 2;
 	pp_real *n = reals(wide), *mean = reals(t), *rstd = reals(t), *logits = reals(t * vocab), *dn = reals(wide),
 	        *dx = reals(wide);
 	pp_cpu_norm(t, h, false, y, norm[0].weight, norm[1].weight, n, mean, rstd);
@@ -256,9 +184,9 @@ static void head(const struct run *run, const int32_t *labels, pp_real *y, doubl
 		free(all[i]);
 }
 
-void gpt2_microbatch(struct gpt2 *model, uint32_t mb, bool first, double loss[2])
+void reference_gpt2_microbatch(struct reference *model, uint32_t mb, bool first, double loss[2])
 {
-	const struct gpt2_shape *shape = &model->shape;
+	const struct reference_shape *shape = &model->shape;
 	size_t tokens = (size_t)shape->microbatch * shape->seq, h = shape->hidden;
 	struct run run = {
 	    .model = model,
@@ -275,7 +203,7 @@ void gpt2_microbatch(struct gpt2 *model, uint32_t mb, bool first, double loss[2]
 	    .kept = make(shape->layers, sizeof(struct kept)),
 	};
 	const int32_t *ids = model->ids + mb * tokens, *labels = model->labels + mb * tokens;
-	struct gpt2_tensor *table = &model->tensors[TOKEN_TABLE], *positions = &model->tensors[POSITIONS];
+	struct reference_tensor *table = &model->tensors[TOKEN_TABLE], *positions = &model->tensors[POSITIONS];
 	pp_real *y = reals(tokens * h);
 	pp_cpu_embed(tokens, h, shape->seq, ids, table->weight, positions->weight, y);
 	for (uint32_t b = 0; b < shape->layers; b++) {
@@ -284,7 +212,7 @@ void gpt2_microbatch(struct gpt2 *model, uint32_t mb, bool first, double loss[2]
 	}
 	head(&run, labels, y, loss);
 	for (uint32_t b = shape->layers; b-- > 0;) {
-		struct gpt2_tensor *w = model->tensors + FIRST_BLOCK + b * BLOCK_TENSORS;
+		struct reference_tensor *w = model->tensors + FIRST_BLOCK + b * BLOCK_TENSORS;
 		mlp_backward(&run, w, &run.kept[b], y);
 		attention_backward(&run, w, &run.kept[b], y);
 		kept_free(&run.kept[b]);
@@ -294,15 +222,4 @@ void gpt2_microbatch(struct gpt2 *model, uint32_t mb, bool first, double loss[2]
 	                positions->gradient, run.add);
 	free(run.kept);
 	free(y);
-}
-
-void gpt2_step(struct gpt2 *model, double loss[2])
-{
-	loss[0] = loss[1] = 0;
-	for (uint32_t mb = 0; mb < model->shape.microbatches; mb++) {
-		double part[2];
-		gpt2_microbatch(model, mb, mb == 0, part);
-		loss[0] += part[0];
-		loss[1] += part[1];
-	}
 }
