@@ -1,40 +1,8 @@
 /* V10: every body that the builder makes passes; mutated ones are rejected, with the whole message. */
-#include "program_fixture.h"
+#include "body_mutants.h"
 
-#include "ir/diag.h"
-#include "ir/verify.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <cmocka.h>
 
 static const struct model_size tiny = {8, 2, 2, 1, 32, 16, 4, 1, false};
-
-/* The messages of V10 on a program, one a line with their notes; to be freed. */
-static char *messages_of(const struct pp_program *program)
-{
-	struct pp_arena *arena = pp_arena_create(NULL);
-	struct pp_diag *diag = pp_diag_create(arena, pp_sources_create(arena));
-	bool ok = pp_verify_bodies(program, diag);
-	assert_int_equal(ok, pp_diag_ok(diag));
-	char *text = NULL;
-	size_t length = 0;
-	FILE *out = open_memstream(&text, &length);
-	pp_diag_print(diag, out, PP_DIAG_HUMAN, false);
-	fclose(out);
-	pp_arena_destroy(arena);
-	return text;
-}
-
-static void assert_messages(const struct pp_program *program, const char *expected)
-{
-	char *text = messages_of(program);
-	assert_string_equal(text, expected);
-	free(text);
-}
 
 /* ---- programs that pass ---------------------------------------------------------------------- */
 
@@ -81,29 +49,6 @@ static void built_bodies_are_proven(void **state)
 
 /* ---- mutants --------------------------------------------------------------------------------- */
 
-static struct pp_reg *reg_named(const struct built *built, uint32_t stage, enum pp_phase phase, const char *name)
-{
-	const struct pp_body *body = body_of(built, stage, phase);
-	for (uint32_t r = 0; r < body->reg_count; r++)
-		if (strcmp(body->regs[r].name, name) == 0)
-			return &body->regs[r];
-	fail_msg("no register %s", name);
-	return NULL;
-}
-
-static uint32_t reg_index(const struct built *built, uint32_t stage, enum pp_phase phase, const char *name)
-{
-	return (uint32_t)(reg_named(built, stage, phase, name) - body_of(built, stage, phase)->regs);
-}
-
-/* Drop instruction `at` of a body. */
-static void drop(const struct built *built, uint32_t stage, enum pp_phase phase, uint32_t at)
-{
-	struct pp_body *body = &built->program->bodies[built->program->stages[stage].body[phase]];
-	memmove(body->items + at, body->items + at + 1, (body->count - at - 1) * sizeof *body->items);
-	body->count--;
-}
-
 /* Stages: emb | block | norm head, on three ranks, all phases. */
 static struct built three_stages(void)
 {
@@ -112,29 +57,6 @@ static struct built three_stages(void)
 	build_bodies(&built, first, 3, 3, MIXED);
 	return built;
 }
-
-/* The same with a block of Llama's kind and qk-norm; 4 and 2 heads. */
-static struct built three_llama_stages(void)
-{
-	static const struct model_size grouped = {8, 4, 2, 1, 12, 16, 4, 1, false};
-	static const uint32_t first[] = {0, 1, 2};
-	struct built built = built_of(&grouped);
-	for (uint32_t l = 0; l < built.spec->model.layer_count; l++) {
-		struct pp_layer *layer = &built.spec->model.layers[l];
-		layer->bias = false;
-		layer->rms = true;
-		layer->act = PP_ACT_SWIGLU;
-		layer->rope_theta = 10000;
-		layer->qk_norm = true;
-	}
-	build_bodies(&built, first, 3, 3, MIXED);
-	return built;
-}
-
-struct mutant {
-	void (*apply)(struct built *built);
-	const char *expected;
-};
 
 static void stash_offset_leaves_the_slot(struct built *b)
 {
@@ -402,150 +324,13 @@ static const struct mutant mutants[] = {
 static void mutants_are_rejected(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < sizeof mutants / sizeof *mutants; i++) {
-		struct built built = three_stages();
-		mutants[i].apply(&built);
-		assert_messages(built.program, mutants[i].expected);
-		pp_arena_destroy(built.arena);
-	}
+	assert_mutants(three_stages, mutants, sizeof mutants / sizeof *mutants);
 }
 
-/* Of the block's F: 2 linear q, 3 norm q, 4 rope q, 9 attn, 15 swiglu; of its I: 2 swiglu_dx, 10 rope_dx q, 11 norm_dx
- * q; of its W: 5 norm_dw q. */
-static void rope_heads_do_not_divide(struct built *b)
-{
-	body_of(b, 1, PP_PHASE_F)->items[4].imm[1] = 3;
-}
-static void rope_heads_are_odd(struct built *b)
-{
-	body_of(b, 1, PP_PHASE_F)->items[4].imm[1] = 8;
-}
-static void rope_seq(struct built *b)
-{
-	body_of(b, 1, PP_PHASE_I)->items[10].imm[0] = 2;
-}
-static void rope_without_theta(struct built *b)
-{
-	body_of(b, 1, PP_PHASE_F)->items[4].imm[2] = 0;
-}
-static void rope_of_k_for_q(struct built *b)
-{
-	body_of(b, 1, PP_PHASE_F)->items[4].operand[0] = reg_index(b, 1, PP_PHASE_F, "block.0.k_plain");
-}
-static void rope_skips_the_norm(struct built *b)
-{
-	body_of(b, 1, PP_PHASE_F)->items[4].operand[0] = reg_index(b, 1, PP_PHASE_F, "block.0.q_plain");
-	drop(b, 1, PP_PHASE_F, 3);
-}
-static void rope_in_place(struct built *b)
-{
-	body_of(b, 1, PP_PHASE_F)->items[4].operand[1] = reg_index(b, 1, PP_PHASE_F, "block.0.q_normed");
-}
-static void statistics_of_the_other_heads(struct built *b)
-{
-	body_of(b, 1, PP_PHASE_F)->items[3].operand[5] = reg_index(b, 1, PP_PHASE_F, "block.0.k_rstd");
-}
-static void norm_of_whole_rows(struct built *b)
-{
-	body_of(b, 1, PP_PHASE_I)->items[11].operand[4] = reg_index(b, 1, PP_PHASE_I, "block.0.rstd1");
-}
-static void swiglu_without_up(struct built *b)
-{
-	body_of(b, 1, PP_PHASE_F)->items[15].operand[1] = PP_NULL;
-}
-static void rope_of_partial_sums(struct built *b)
-{
-	reg_named(b, 1, PP_PHASE_F, "block.0.q")->type = PP_TYPE_P;
-}
-static void swiglu_gradients_change_places(struct built *b)
-{
-	struct pp_body_instr *instr = &body_of(b, 1, PP_PHASE_I)->items[2];
-	instr->operand[3] = reg_index(b, 1, PP_PHASE_I, "block.0.du");
-	instr->operand[4] = reg_index(b, 1, PP_PHASE_I, "block.0.df");
-}
-static void weight_of_the_other_norm_never_written(struct built *b)
-{
-	drop(b, 1, PP_PHASE_W, 5);
-}
-
-static const struct mutant llama_mutants[] = {
-    {rope_heads_do_not_divide, "error[V10]: body s1.F, instruction 4: heads = 3 does not divide columns of x = 8\n"
-                               "   = note: rope block.0.q_normed -> block.0.q\n"},
-    {rope_heads_are_odd, "error[V10]: body s1.F, instruction 4: a head has 1 columns, which do not fall into pairs\n"
-                         "   = note: rope block.0.q_normed -> block.0.q\n"},
-    {rope_seq, "error[V10]: body s1.I, instruction 10: seq = 2, but a sample has 4 tokens (`train`)\n"
-               "   = note: rope_dx block.0.dq_new -> block.0.dq_normed\n"},
-    {rope_without_theta, "error[V10]: body s1.F, instruction 4: theta = 0 has no powers; expected at least 1\n"
-                         "   = note: rope block.0.q_normed -> block.0.q\n"},
-    {rope_of_k_for_q,
-     "error[V10]: body s1.F, instruction 4: operand `y` (block.0.q) is f32[4,8], expected 4 columns (from "
-     "block.0.k_plain)\n"
-     "   = note: rope block.0.k_plain -> block.0.q\n"},
-    {rope_skips_the_norm,
-     "error[V10]: body s1.F: never reads block.0.attn.q_norm.weight (weight slot 4), which its stage uses\n"},
-    {rope_in_place,
-     "error[V10]: body s1.F, instruction 4: output block.0.q_normed overlaps input block.0.q_normed, which `rope` "
-     "does not allow\n"
-     "   = note: rope block.0.q_normed -> block.0.q_normed\n"},
-    {statistics_of_the_other_heads,
-     "error[V10]: body s1.F, instruction 3: x has 8 columns, expected columns of rstd * rows of gamma = 2 * 2\n"
-     "   = note: norm block.0.q_plain block.0.attn.q_norm.weight - -> block.0.q_normed - block.0.k_rstd\n"},
-    {norm_of_whole_rows,
-     "error[V10]: body s1.I, instruction 11: x has 8 columns, expected columns of rstd * rows of gamma = 1 * 2\n"
-     "   = note: norm_dx block.0.dq_normed block.0.q_plain block.0.attn.q_norm.weight - block.0.rstd1 -> "
-     "block.0.dq\n"},
-    {swiglu_without_up, "error[V10]: body s1.F, instruction 15: operand `up` is absent; `swiglu` needs it\n"
-                        "   = note: swiglu block.0.f - -> block.0.g\n"},
-    {rope_of_partial_sums,
-     "error[V10]: body s1.F, instruction 4: operands have the tensor-parallel types RP, expected one of: RR 11\n"
-     "   = note: rope block.0.q_normed -> block.0.q\n"
-     "   = note: R replicated, P partial sums, 0 and 1 split by rows and by columns, - absent\n"},
-    {swiglu_gradients_change_places,
-     "error[V10]: body s1.I, instruction 2: output block.0.du overlaps input block.0.u, which `swiglu_dx` does "
-     "not allow\n"
-     "   = note: swiglu_dx block.0.dg block.0.f block.0.u -> block.0.du block.0.df\n"},
-    {weight_of_the_other_norm_never_written,
-     "error[V10]: body s1.W: never writes the gradient of block.0.attn.q_norm.weight (grad slot 15)\n"},
-};
-
-static void llama_mutants_are_rejected(void **state)
-{
-	(void)state;
-	for (size_t i = 0; i < sizeof llama_mutants / sizeof *llama_mutants; i++) {
-		struct built built = three_llama_stages();
-		llama_mutants[i].apply(&built);
-		assert_messages(built.program, llama_mutants[i].expected);
-		pp_arena_destroy(built.arena);
-	}
-}
-
-/* Leaving out any instruction is found, unless it works in place: then the value is there already, under its name. */
 static void a_missing_instruction_is_found(void **state)
 {
 	(void)state;
-	for (uint32_t i = 0; i < 6; i++) {
-		struct built (*const make)(void) = i < 3 ? three_stages : three_llama_stages;
-		uint32_t stage = i % 3;
-		for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++) {
-			struct built built = make();
-			uint32_t count = body_of(&built, stage, (enum pp_phase)phase)->count;
-			pp_arena_destroy(built.arena);
-			for (uint32_t at = 0; at < count; at++) {
-				built = make();
-				const struct pp_body_instr *instr = &body_of(&built, stage, (enum pp_phase)phase)->items[at];
-				struct pp_body_op_info info = pp_body_op_info((enum pp_body_op)instr->op);
-				bool in_place = false;
-				for (unsigned k = 0; k < info.input_count; k++)
-					in_place |= instr->operand[k] == instr->operand[info.input_count];
-				in_place &= instr->op != PP_BODY_XENT && instr->op != PP_BODY_SWIGLU_DX; /* loss, dup are missing */
-				drop(&built, stage, (enum pp_phase)phase, at);
-				char *text = messages_of(built.program);
-				assert_int_equal(text[0] == '\0', in_place);
-				free(text);
-				pp_arena_destroy(built.arena);
-			}
-		}
-	}
+	assert_none_can_be_dropped(three_stages, 3);
 }
 
 /* A register of another shape, dtype, name or place than the builder gave it is found wherever the bytes matter. */
@@ -739,10 +524,10 @@ static void an_empty_program_passes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(built_bodies_are_proven),      cmocka_unit_test(mutants_are_rejected),
-	    cmocka_unit_test(llama_mutants_are_rejected),   cmocka_unit_test(a_missing_instruction_is_found),
-	    cmocka_unit_test(an_altered_register_is_found), cmocka_unit_test(a_far_overwrite_is_found),
-	    cmocka_unit_test(tensor_parallel_types),        cmocka_unit_test(an_empty_program_passes),
+	    cmocka_unit_test(built_bodies_are_proven),        cmocka_unit_test(mutants_are_rejected),
+	    cmocka_unit_test(a_missing_instruction_is_found), cmocka_unit_test(an_altered_register_is_found),
+	    cmocka_unit_test(a_far_overwrite_is_found),       cmocka_unit_test(tensor_parallel_types),
+	    cmocka_unit_test(an_empty_program_passes),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
