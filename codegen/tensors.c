@@ -133,6 +133,16 @@ static uint32_t slot_add(struct pp_program *program, struct slot_list *list, enu
 	return (uint32_t)list->count - 1;
 }
 
+/* A slot as long as what it holds. */
+static uint32_t content_slot_add(struct pp_program *program, struct slot_list *list, enum pp_slot_class class,
+                                 uint32_t tensor)
+{
+	struct pp_slot slot = {.class = (uint8_t) class, .tensor = tensor};
+	uint64_t bytes = 0;
+	pp_slot_content_bytes(program, &slot, &bytes);
+	return slot_add(program, list, class, tensor, bytes);
+}
+
 /* The earlier use of the same tensor on the same rank, or NULL. A tensor has few uses. */
 static const struct pp_use *sharer(const struct pp_program *program, uint32_t use)
 {
@@ -149,25 +159,19 @@ static void tensor_slots(struct pp_program *program, const struct pp_spec *spec,
 {
 	for (uint32_t u = 0; u < program->use_count; u++) {
 		struct pp_use *use = &program->uses[u];
-		const struct pp_tensor *tensor = &program->tensors[use->tensor];
-		uint64_t count = (uint64_t)tensor->rows * tensor->columns;
 		const struct pp_use *shared = sharer(program, u);
-		use->weight = shared ? shared->weight
-		                     : slot_add(program, &lists[program->stages[use->stage].rank], PP_SLOT_WEIGHT, use->tensor,
-		                                pp_times(count, pp_dtype_size[tensor->dtype]));
+		use->weight =
+		    shared ? shared->weight
+		           : content_slot_add(program, &lists[program->stages[use->stage].rank], PP_SLOT_WEIGHT, use->tensor);
 	}
 	for (uint32_t u = 0; u < program->use_count; u++) {
 		struct pp_use *use = &program->uses[u];
-		const struct pp_tensor *tensor = &program->tensors[use->tensor];
-		use->grad = slot_add(program, &lists[program->stages[use->stage].rank], PP_SLOT_GRAD, use->tensor,
-		                     pp_times((uint64_t)tensor->rows * tensor->columns, 4));
+		use->grad = content_slot_add(program, &lists[program->stages[use->stage].rank], PP_SLOT_GRAD, use->tensor);
 	}
 	for (uint32_t u = 0; u < program->use_count && spec->train.optimizer == PP_ADAMW; u++) {
 		const struct pp_use *use = &program->uses[u];
-		const struct pp_tensor *tensor = &program->tensors[use->tensor];
 		for (unsigned moment = 0; moment < 2 && !sharer(program, u); moment++)
-			slot_add(program, &lists[program->stages[use->stage].rank], PP_SLOT_MOMENT, use->tensor,
-			         pp_times((uint64_t)tensor->rows * tensor->columns, 4));
+			content_slot_add(program, &lists[program->stages[use->stage].rank], PP_SLOT_MOMENT, use->tensor);
 	}
 }
 
@@ -206,9 +210,9 @@ void pp_static_slots_build(struct pp_program *program, const struct pp_spec *spe
 	custom_slots(program, spec, stages, lists);
 	for (uint32_t r = 0; r < program->ranks; r++) {
 		if (spec->model.trains) {
-			slot_add(program, &lists[r], PP_SLOT_LOSSES, PP_NULL, 16ull * spec->microbatches);
-			slot_add(program, &lists[r], PP_SLOT_NORMS, PP_NULL, 8ull * program->tensor_count);
-			slot_add(program, &lists[r], PP_SLOT_SCALE, PP_NULL, 32);
+			content_slot_add(program, &lists[r], PP_SLOT_LOSSES, PP_NULL);
+			content_slot_add(program, &lists[r], PP_SLOT_NORMS, PP_NULL);
+			content_slot_add(program, &lists[r], PP_SLOT_SCALE, PP_NULL);
 		}
 		slot_add(program, &lists[r], PP_SLOT_WORK, PP_NULL, 0);
 		slots_keep(program->arena, &program->rank[r], &lists[r]);

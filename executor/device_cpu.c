@@ -14,7 +14,7 @@
 #include <sys/mman.h>
 
 /* The scale slot. */
-enum { SCALE_FACTOR, SCALE_NORM, SCALE_FINITE, SCALE_TOKENS, SCALE_VALUES };
+enum { SCALE_FACTOR, SCALE_NORM, SCALE_FINITE, SCALE_TOKENS };
 
 struct pp_device {
 	const struct pp_program *program;
@@ -98,39 +98,14 @@ static bool can_run(const struct pp_program *program, struct pp_status *status)
 	return true;
 }
 
-/* Bytes that the device itself writes to a static slot; other slots are bounded by the verifier's body rules. */
-static uint64_t needed_bytes(const struct pp_program *program, const struct pp_slot *slot)
-{
-	const struct pp_tensor *tensor = slot->tensor < program->tensor_count ? &program->tensors[slot->tensor] : NULL;
-	switch ((enum pp_slot_class)slot->class) {
-	case PP_SLOT_WEIGHT:
-	case PP_SLOT_GRAD:
-	case PP_SLOT_MOMENT:
-		return tensor ? (uint64_t)tensor->rows * tensor->columns * sizeof(float) : 0;
-	case PP_SLOT_LOSSES:
-		return (uint64_t)program->microbatches * 2 * sizeof(double);
-	case PP_SLOT_NORMS:
-		return (uint64_t)program->tensor_count * sizeof(double);
-	case PP_SLOT_SCALE:
-		return SCALE_VALUES * sizeof(double);
-	case PP_SLOT_RECV:
-	case PP_SLOT_OUT:
-	case PP_SLOT_STASH:
-	case PP_SLOT_AUX:
-	case PP_SLOT_WORK:
-	case PP_SLOT_CLASS_COUNT:
-		break;
-	}
-	return 0;
-}
-
+/* The device itself writes to static slots; other slots are bounded by the verifier's body rules. */
 static bool slots_fit(const struct pp_program *program, uint32_t rank, struct pp_status *status)
 {
 	const struct pp_rank *table = &program->rank[rank];
 	for (uint32_t i = 0; i < table->slot_count; i++) {
 		const struct pp_slot *slot = &table->slots[i];
-		uint64_t needed = needed_bytes(program, slot);
-		if (slot->bytes < needed)
+		uint64_t needed;
+		if (pp_slot_content_bytes(program, slot, &needed) && slot->bytes < needed)
 			return pp_fail(status, PP_EXIT_ENVIRONMENT,
 			               "%s slot %" PRIu32 " of rank %" PRIu32 " has %" PRIu64 " bytes, it needs %" PRIu64,
 			               pp_slot_class_name[slot->class], i, rank, slot->bytes, needed);

@@ -1,6 +1,8 @@
 /* Names of the program's enumerators and small look-ups. */
 #include "program.h"
 
+#include "capped.h"
+
 #include <string.h>
 
 const char *const pp_dtype_name[] = {"f32", "bf16", "f64", "i32"};
@@ -47,4 +49,46 @@ uint64_t pp_transfer_ticks(uint64_t latency, uint64_t bandwidth, uint64_t bytes)
 			return UINT64_MAX;
 	}
 	return __builtin_add_overflow(ticks, latency, &ticks) ? UINT64_MAX : ticks;
+}
+
+uint64_t pp_local_elements(const struct pp_program *program, uint32_t tensor)
+{
+	const struct pp_tensor *t = &program->tensors[tensor];
+	uint64_t whole = (uint64_t)t->rows * t->columns;
+	return t->tp_grad == PP_TP_SHARDED && program->tp > 1 ? whole / program->tp : whole;
+}
+
+bool pp_slot_content_bytes(const struct pp_program *program, const struct pp_slot *slot, uint64_t *bytes)
+{
+	enum { SCALE_BYTES = 32, NORM_BYTES = 8, LOSS_BYTES = 16 };
+	bool of_tensor = slot->tensor < program->tensor_count;
+	uint32_t element = pp_dtype_size[PP_F32];
+	switch ((enum pp_slot_class)slot->class) {
+	case PP_SLOT_WEIGHT:
+		if (of_tensor)
+			element = pp_dtype_size[program->tensors[slot->tensor].dtype];
+		*bytes = of_tensor ? pp_times(pp_local_elements(program, slot->tensor), element) : 0;
+		return of_tensor;
+	case PP_SLOT_GRAD:
+	case PP_SLOT_MOMENT:
+		*bytes = of_tensor ? pp_times(pp_local_elements(program, slot->tensor), element) : 0;
+		return of_tensor;
+	case PP_SLOT_LOSSES:
+		*bytes = (uint64_t)LOSS_BYTES * program->microbatches;
+		return true;
+	case PP_SLOT_NORMS:
+		*bytes = (uint64_t)NORM_BYTES * program->tensor_count;
+		return true;
+	case PP_SLOT_SCALE:
+		*bytes = SCALE_BYTES;
+		return true;
+	case PP_SLOT_RECV:
+	case PP_SLOT_OUT:
+	case PP_SLOT_STASH:
+	case PP_SLOT_AUX:
+	case PP_SLOT_WORK:
+	case PP_SLOT_CLASS_COUNT:
+		break;
+	}
+	return false;
 }

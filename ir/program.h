@@ -292,6 +292,13 @@ extern const uint32_t pp_dtype_size[PP_DTYPE_COUNT];
 
 const struct pp_named_program *pp_program_find(const struct pp_program *program, const char *name);
 
+/* Elements of a tensor that one coordinate of the tp axis holds. */
+uint64_t pp_local_elements(const struct pp_program *program, uint32_t tensor);
+
+/* Bytes of what a static slot holds. False: nothing but the slot itself says it (custom layers, workspace), or the slot
+ * is of a dynamic class. */
+bool pp_slot_content_bytes(const struct pp_program *program, const struct pp_slot *slot, uint64_t *bytes);
+
 /* Bytes of the payload of a send, recv or coll. */
 static inline uint64_t pp_payload_bytes(const struct pp_instr *instr)
 {

@@ -103,9 +103,6 @@ bool pp_prove_layout(struct pp_proof *proof, enum pp_layout layout, bool quiet);
 
 /* ---- static slots (static.c) ----------------------------------------------------------------- */
 
-/* Elements of a tensor that one rank holds. */
-uint64_t pp_local_elements(const struct pp_program *program, uint32_t tensor);
-
 /* Slots of static classes are as long as what they hold, and single where an executor looks for the one. */
 bool pp_static_slots_fit(const struct pp_program *program, uint32_t rank, struct pp_diag *diag);
 

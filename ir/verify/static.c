@@ -10,49 +10,6 @@
 
 #include <inttypes.h>
 
-uint64_t pp_local_elements(const struct pp_program *program, uint32_t tensor)
-{
-	const struct pp_tensor *t = &program->tensors[tensor];
-	uint64_t whole = (uint64_t)t->rows * t->columns;
-	return t->tp_grad == PP_TP_SHARDED && program->tp > 1 ? whole / program->tp : whole;
-}
-
-/* Bytes of what the slot holds; false: that says nobody but itself. */
-static bool wanted_bytes(const struct pp_program *program, const struct pp_slot *slot, uint64_t *bytes)
-{
-	enum { SCALE_BYTES = 32, NORM_BYTES = 8, LOSS_BYTES = 16 };
-	bool of_tensor = slot->tensor < program->tensor_count;
-	uint32_t element = sizeof(float);
-	switch ((enum pp_slot_class)slot->class) {
-	case PP_SLOT_WEIGHT:
-		if (of_tensor)
-			element = pp_dtype_size[program->tensors[slot->tensor].dtype];
-		*bytes = of_tensor ? pp_local_elements(program, slot->tensor) * element : 0;
-		return of_tensor;
-	case PP_SLOT_GRAD:
-	case PP_SLOT_MOMENT:
-		*bytes = of_tensor ? pp_local_elements(program, slot->tensor) * element : 0;
-		return of_tensor;
-	case PP_SLOT_LOSSES:
-		*bytes = (uint64_t)LOSS_BYTES * program->microbatches;
-		return true;
-	case PP_SLOT_NORMS:
-		*bytes = (uint64_t)NORM_BYTES * program->tensor_count;
-		return true;
-	case PP_SLOT_SCALE:
-		*bytes = SCALE_BYTES;
-		return true;
-	case PP_SLOT_RECV:
-	case PP_SLOT_OUT:
-	case PP_SLOT_STASH:
-	case PP_SLOT_AUX:
-	case PP_SLOT_WORK:
-	case PP_SLOT_CLASS_COUNT:
-		break;
-	}
-	return false;
-}
-
 static bool is_single(uint8_t class)
 {
 	return class == PP_SLOT_LOSSES || class == PP_SLOT_SCALE || class == PP_SLOT_WORK;
@@ -67,7 +24,7 @@ bool pp_static_slots_fit(const struct pp_program *program, uint32_t r, struct pp
 	for (uint32_t i = 0; i < rank->slot_count; i++) {
 		const struct pp_slot *slot = &rank->slots[i];
 		uint64_t bytes;
-		if (wanted_bytes(program, slot, &bytes) && slot->bytes != bytes) {
+		if (pp_slot_content_bytes(program, slot, &bytes) && slot->bytes != bytes) {
 			pp_error(diag, "V5", PP_NO_SPAN,
 			         "rank %" PRIu32 ": %s.%" PRIu32 " has %" PRIu64 " bytes, what it holds has %" PRIu64, r,
 			         pp_slot_class_name[slot->class], i, slot->bytes, bytes);
