@@ -3,6 +3,7 @@
 
 #include "balance.h"
 #include "cost.h"
+#include "ir/capped.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -80,7 +81,8 @@ static bool has_split_backward(const struct pp_schedule *schedule)
 }
 
 static struct pp_balance_problem make_problem(struct pp_arena *arena, const struct pp_spec *spec,
-                                              const struct pp_schedule *schedule, const struct pp_stages *stages)
+                                              const struct pp_schedule *schedule, const uint64_t *headroom,
+                                              const struct pp_stages *stages)
 {
 	uint32_t layers = spec->model.layer_count;
 	uint64_t *load = PP_NEW_ARRAY(arena, uint64_t, layers), *fixed = PP_NEW_ARRAY(arena, uint64_t, layers);
@@ -92,8 +94,10 @@ static struct pp_balance_problem make_problem(struct pp_arena *arena, const stru
 		stash[i] = stages->layers[i].stash_bytes + (split ? stages->layers[i].split_bytes : 0);
 	}
 	const struct pp_gpu *gpu = &spec->cluster.gpu;
-	for (uint32_t r = 0; r < spec->parallel.pp; r++)
-		cap[r] = gpu->memory ? gpu->memory - (gpu->reserve < gpu->memory ? gpu->reserve : gpu->memory) : UINT64_MAX;
+	for (uint32_t r = 0; r < spec->parallel.pp; r++) {
+		uint64_t taken = pp_plus(gpu->reserve, headroom ? headroom[r] : 0);
+		cap[r] = gpu->memory == 0 ? UINT64_MAX : gpu->memory > taken ? gpu->memory - taken : 0;
+	}
 	return (struct pp_balance_problem){
 	    .layers = layers,
 	    .stages = schedule->stages,
@@ -164,33 +168,53 @@ static const char *bytes_text(struct pp_arena *arena, uint64_t bytes)
 	return pp_arena_printf(arena, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
 }
 
+/* What every rank holds of its layers: static bytes and stashes in flight. */
+static uint64_t *count_rank_bytes(struct pp_arena *arena, const struct pp_balance_problem *problem,
+                                  const uint32_t *first)
+{
+	uint64_t *bytes = PP_NEW_ARRAY(arena, uint64_t, problem->ranks);
+	for (uint32_t s = 0; s < problem->stages; s++) {
+		uint64_t *of_rank = &bytes[problem->stage_rank[s]];
+		for (uint32_t i = first[s]; i < first[s + 1]; i++)
+			*of_rank = pp_plus(
+			    *of_rank, pp_plus(problem->static_bytes[i], pp_times(problem->in_flight[s], problem->stash_bytes[i])));
+	}
+	return bytes;
+}
+
+static uint64_t stash_bytes_of(const struct pp_balance_problem *problem, const uint32_t *first, uint32_t rank)
+{
+	uint64_t bytes = 0;
+	for (uint32_t s = 0; s < problem->stages; s++)
+		for (uint32_t i = first[s]; problem->stage_rank[s] == rank && i < first[s + 1]; i++)
+			bytes = pp_plus(bytes, pp_times(problem->in_flight[s], problem->stash_bytes[i]));
+	return bytes;
+}
+
+static uint64_t over_cap(const struct pp_balance_problem *problem, const uint64_t *rank_bytes, uint32_t rank)
+{
+	return rank_bytes[rank] > problem->cap[rank] ? rank_bytes[rank] - problem->cap[rank] : 0;
+}
+
 /* No split fits: name the rank that is most over in the best one, and what fills it. */
 static void report_memory(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_balance_problem *problem,
-                          const uint32_t *first, struct pp_diag *diag)
+                          const uint32_t *first, const uint64_t *rank_bytes, const uint64_t *headroom,
+                          struct pp_diag *diag)
 {
 	uint32_t worst = 0;
-	uint64_t worst_fixed = 0, worst_stash = 0;
-	for (uint32_t r = 0; r < problem->ranks; r++) {
-		uint64_t fixed = 0, stash = 0;
-		for (uint32_t s = 0; s < problem->stages; s++) {
-			for (uint32_t i = first[s]; problem->stage_rank[s] == r && i < first[s + 1]; i++) {
-				fixed += problem->static_bytes[i];
-				stash += problem->in_flight[s] * problem->stash_bytes[i];
-			}
-		}
-		if (fixed + stash > worst_fixed + worst_stash) {
+	for (uint32_t r = 1; r < problem->ranks; r++)
+		if (over_cap(problem, rank_bytes, r) > over_cap(problem, rank_bytes, worst))
 			worst = r;
-			worst_fixed = fixed;
-			worst_stash = stash;
-		}
-	}
-	uint64_t needed = worst_fixed + worst_stash, cap = problem->cap[worst];
+	uint64_t worst_stash = stash_bytes_of(problem, first, worst), worst_fixed = rank_bytes[worst] - worst_stash;
+	uint64_t buffers = headroom ? headroom[worst] : 0;
+	uint64_t needed = pp_plus(rank_bytes[worst], buffers), cap = pp_plus(problem->cap[worst], buffers);
 	struct pp_message *m =
 	    pp_error(diag, "E0501", spec->cluster_span, "rank %u needs %s of %s (%s over)%s", worst,
 	             bytes_text(arena, needed), bytes_text(arena, cap), bytes_text(arena, needed > cap ? needed - cap : 0),
 	             spec->stages.split || spec->stages.balance == PP_BALANCE_EVEN ? "" : ", and no split fits better");
-	pp_note(m, "weights, gradients and optimizer state %s, activations in flight %s", bytes_text(arena, worst_fixed),
-	        bytes_text(arena, worst_stash));
+	pp_note(m, "weights, gradients and optimizer state %s, activations in flight %s%s%s",
+	        bytes_text(arena, worst_fixed), bytes_text(arena, worst_stash),
+	        buffers ? ", message buffers and workspace " : "", buffers ? bytes_text(arena, buffers) : "");
 	const char *memory = "gpu { memory = … } in `cluster` is the capacity of a device";
 	if (worst_stash > worst_fixed && spec->model.trains)
 		pp_help(m, "fewer microbatches in flight (another schedule), or a smaller microbatch or seq; %s", memory);
@@ -260,9 +284,9 @@ static void warn_slow_split(struct pp_arena *arena, const struct pp_spec *spec,
 }
 
 bool pp_partition(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_schedule *schedule,
-                  struct pp_stages *stages, struct pp_diag *diag)
+                  const uint64_t *headroom, struct pp_stages *stages, struct pp_diag *diag)
 {
-	struct pp_balance_problem problem = make_problem(arena, spec, schedule, stages);
+	struct pp_balance_problem problem = make_problem(arena, spec, schedule, headroom, stages);
 	struct pp_split split = {0};
 	if (spec->stages.split) {
 		split.first = spec->stages.split;
@@ -280,8 +304,9 @@ bool pp_partition(struct pp_arena *arena, const struct pp_spec *spec, const stru
 	}
 	fill_items(arena, spec, &problem, split.first, stages);
 	rate_time(arena, spec, problem, split, stages);
+	stages->rank_bytes = count_rank_bytes(arena, &problem, split.first);
 	if (split.over) {
-		report_memory(arena, spec, &problem, split.first, diag);
+		report_memory(arena, spec, &problem, split.first, stages->rank_bytes, headroom, diag);
 		return false;
 	}
 	warn_empty_stages(spec, stages, diag);

@@ -5,6 +5,7 @@
 #include "codegen/lower.h"
 #include "codegen/plan_memory.h"
 #include "cost.h"
+#include "ir/capped.h"
 #include "ir/program_text.h"
 #include "ir/verify.h"
 #include "partition.h"
@@ -69,7 +70,7 @@ static bool run_partition(struct pp_unit *unit)
 	if (!pp_layers_check(unit->arena, &unit->resolved.spec, unit->diag))
 		return false;
 	pp_cost_layers(unit->arena, &unit->resolved.spec, &unit->stages);
-	return pp_partition(unit->arena, &unit->resolved.spec, &unit->schedule, &unit->stages, unit->diag);
+	return pp_partition(unit->arena, &unit->resolved.spec, &unit->schedule, unit->headroom, &unit->stages, unit->diag);
 }
 
 static void print_stages(const struct pp_unit *unit, FILE *out)
@@ -238,6 +239,35 @@ enum pp_pass pp_pass_of_level(const char *level)
 	return PP_PASS_COUNT;
 }
 
+enum { MOST_REPLANS = 3 };
+
+/* The balance knows layers, not message buffers and workspace. When the plan shows that they push a rank over its
+ * memory, the layers are split again with that much less room: at most MOST_REPLANS times, and only if the split is
+ * ours to choose. */
+static bool wants_another_split(struct pp_unit *unit)
+{
+	const struct pp_spec *spec = &unit->resolved.spec;
+	const struct pp_program *program = unit->program;
+	if (spec->stages.split || spec->stages.balance == PP_BALANCE_EVEN || unit->replans >= MOST_REPLANS)
+		return false;
+	bool over = false;
+	for (uint32_t r = 0; r < program->ranks; r++) {
+		const struct pp_rank *rank = &program->rank[r];
+		over |= rank->capacity && pp_plus(rank->arena_bytes, rank->reserve) > rank->capacity;
+	}
+	if (!over)
+		return false;
+	if (!unit->headroom)
+		unit->headroom = PP_NEW_ARRAY(unit->arena, uint64_t, program->ranks);
+	for (uint32_t r = 0; r < program->ranks; r++) {
+		uint64_t counted = unit->stages.rank_bytes[r], planned = program->rank[r].arena_bytes;
+		if (planned > counted && planned - counted > unit->headroom[r])
+			unit->headroom[r] = planned - counted;
+	}
+	unit->replans++;
+	return true;
+}
+
 bool pp_compile(struct pp_unit *unit, enum pp_pass last, void (*after)(const struct pp_unit *, enum pp_pass, void *),
                 void *context)
 {
@@ -247,6 +277,8 @@ bool pp_compile(struct pp_unit *unit, enum pp_pass last, void (*after)(const str
 			after(unit, (enum pp_pass)i, context);
 		if (!ok || !pp_diag_ok(unit->diag))
 			return false;
+		if (i == PP_PASS_plan && wants_another_split(unit))
+			i = PP_PASS_partition - 1;
 	}
 	return true;
 }

@@ -28,6 +28,8 @@ struct pp_unit {
 	struct pp_resolved resolved;
 	struct pp_schedule schedule;
 	struct pp_stages stages;
+	uint64_t *headroom; /* [ranks]: bytes that the last plan took beside the layers; NULL: not planned yet */
+	unsigned replans;
 	struct pp_program *program;
 	struct pp_sim sim;
 };

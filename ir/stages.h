@@ -35,6 +35,7 @@ struct pp_stages {
 	struct pp_stage_plan *items;
 	uint32_t count;
 	uint64_t bottleneck, bound; /* largest rank load (F + B of one microbatch, ns), and what no split goes below */
+	uint64_t *rank_bytes;       /* [ranks]: static bytes and stashes in flight, as the memory caps counted them */
 	bool exact;                 /* the split is proven best for its `balance` */
 };
 
