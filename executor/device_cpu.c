@@ -93,7 +93,8 @@ static bool can_run(const struct pp_program *program, struct pp_status *status)
 		               program->tp);
 	for (uint32_t t = 0; t < program->tensor_count; t++)
 		if (program->tensors[t].dtype != PP_F32)
-			return pp_fail(status, PP_EXIT_ENVIRONMENT, "the cpu device computes in f32 only, tensor %s is %s; build with `dtype = fp32`",
+			return pp_fail(status, PP_EXIT_ENVIRONMENT,
+			               "the cpu device computes in f32 only, tensor %s is %s; build with `dtype = fp32`",
 			               program->tensors[t].name, pp_dtype_name[program->tensors[t].dtype]);
 	return true;
 }

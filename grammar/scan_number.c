@@ -134,9 +134,9 @@ static bool billions(struct pp_parse *parse, struct pp_span span, const char *nu
 static bool usual_name(struct pp_parse *parse, struct pp_span span, const char *number, const char *unit)
 {
 	static const char *const names[][2] = {
-	    {"Gbps", "Gbit/s"}, {"Mbps", "Mbit/s"}, {"GBps", "GB/s"}, {"MBps", "MB/s"}, {"GiBps", "GiB/s"}, {"sec", "s"},
-	    {"secs", "s"},      {"seconds", "s"},   {"msec", "ms"},   {"usec", "us"},   {"nsec", "ns"},     {"mins", "min"},
-	    {"hour", "h"},      {"hours", "h"},     {"bytes", "B"},
+	    {"Gbps", "Gbit/s"}, {"Mbps", "Mbit/s"}, {"GBps", "GB/s"}, {"MBps", "MB/s"}, {"GiBps", "GiB/s"},
+	    {"sec", "s"},       {"secs", "s"},      {"seconds", "s"}, {"msec", "ms"},   {"usec", "us"},
+	    {"nsec", "ns"},     {"mins", "min"},    {"hour", "h"},    {"hours", "h"},   {"bytes", "B"},
 	};
 	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
 		if (strcmp(unit, names[i][0]) != 0)

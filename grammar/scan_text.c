@@ -104,9 +104,9 @@ size_t pp_scan_wrong_length(const char *text, size_t length)
 static const char *plain_form(const char *text, size_t size)
 {
 	static const char *const forms[][2] = {
-	    {"\xc2\xb5", "us"},        {"\xce\xbc", "us"},        {"\xe2\x80\x9c", "\""}, {"\xe2\x80\x9d", "\""},
-	    {"\xe2\x80\x93", "-"},    {"\xe2\x88\x92", "-"},    {"\xc3\x97", "*"},      {"\xe2\x89\xa4", "<="},
-	    {"\xe2\x89\xa5", ">="},
+	    {"\xc2\xb5", "us"},     {"\xce\xbc", "us"},     {"\xe2\x80\x9c", "\""},
+	    {"\xe2\x80\x9d", "\""}, {"\xe2\x80\x93", "-"},  {"\xe2\x88\x92", "-"},
+	    {"\xc3\x97", "*"},      {"\xe2\x89\xa4", "<="}, {"\xe2\x89\xa5", ">="},
 	};
 	for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++)
 		if (strlen(forms[i][0]) == size && memcmp(forms[i][0], text, size) == 0)

@@ -45,7 +45,7 @@ struct pp_layer {
 	bool bias;
 	bool qk_norm;        /* blocks: each head of q and k goes through an rmsnorm */
 	uint64_t rope_theta; /* base of rotary positions in the blocks; 0: learned positions in the embedding */
-	bool rms;                            /* norm kind: false layernorm, true rmsnorm */
+	bool rms;            /* norm kind: false layernorm, true rmsnorm */
 	uint32_t block_ordinal, block_total; /* blocks: position among all blocks of the model and their number */
 	uint32_t tie;                        /* head: index of the embedding layer whose weights it shares, or PP_NULL */
 	struct pp_custom custom;

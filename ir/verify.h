@@ -10,11 +10,11 @@
  *   V6  every post waited exactly once before its slot is reused and before the step ends
  *   V7  collectives congruent per group (sequence, bytes, dtype) and against p2p
  *   V8  gradient algebra: each update sees every microbatch and every use once, scaled once, norm after all
- *       reductions and before every update; copies are updated alike, bit for bit; all ranks learn whether a step counts
- *   V9  planned peak within capacity - reserve, and no more than the slots need
- *   V10 bodies: operand ranges, dtypes, shapes and R/P/S types, within a stage, across boundaries and against `train`;
- *       what runs has a body, parameters are read, gradients written. Not that a backward is the derivative of its
- *       forward: tests/numerics holds the builder to that
+ *       reductions and before every update; copies are updated alike, bit for bit; all ranks learn whether a step
+ * counts V9  planned peak within capacity - reserve, and no more than the slots need V10 bodies: operand ranges,
+ * dtypes, shapes and R/P/S types, within a stage, across boundaries and against `train`; what runs has a body,
+ * parameters are read, gradients written. Not that a backward is the derivative of its forward: tests/numerics holds
+ * the builder to that
  *
  * One pass, O(instructions), plus one run per further layout only when the blocking proof fails. */
 #ifndef PP_VERIFY_H

@@ -132,8 +132,7 @@ static const char *range_text(const struct pp_dump *dump, uint64_t least, uint64
 {
 	struct pp_time_unit unit = pp_stage_unit(dump);
 	const char *first = pp_show_time(dump->arena, least, unit);
-	return least == most ? first
-	                     : pp_arena_printf(dump->arena, "%s..%s", first, pp_show_time(dump->arena, most, unit));
+	return least == most ? first : pp_arena_printf(dump->arena, "%s..%s", first, pp_show_time(dump->arena, most, unit));
 }
 
 static void print_compute_costs(const struct pp_dump *dump)

@@ -310,7 +310,8 @@ static void refusals(void **state)
 	f.program.tp = 1;
 	f.tensors[1].dtype = PP_BF16;
 	assert_null(pp_device_cpu.create(&f.program, 0, &status));
-	assert_string_equal(status.text, "the cpu device computes in f32 only, tensor w is bf16; build with `dtype = fp32`");
+	assert_string_equal(status.text,
+	                    "the cpu device computes in f32 only, tensor w is bf16; build with `dtype = fp32`");
 	f.tensors[1].dtype = PP_F32;
 	f.slots[NORMS].bytes = 8;
 	assert_null(pp_device_cpu.create(&f.program, 0, &status));

@@ -54,7 +54,8 @@ static void print_block(struct pp_arena *arena, FILE *out, enum pp_block block)
 
 static void print_tables(struct pp_arena *arena, FILE *out)
 {
-	fputs("\n## Blocks and attributes\n\nWhat a default is derived from stands after the semicolon of its meaning.\n", out);
+	fputs("\n## Blocks and attributes\n\nWhat a default is derived from stands after the semicolon of its meaning.\n",
+	      out);
 	for (int block = 0; block < PP_BLOCK_COUNT; block++) {
 		size_t count;
 		pp_schema_first((enum pp_block)block, &count);

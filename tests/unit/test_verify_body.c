@@ -1,7 +1,6 @@
 /* V10: every body that the builder makes passes; mutated ones are rejected, with the whole message. */
 #include "body_mutants.h"
 
-
 static const struct model_size tiny = {8, 2, 2, 1, 32, 16, 4, 1, false};
 
 /* ---- programs that pass ---------------------------------------------------------------------- */
