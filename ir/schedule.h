@@ -1,5 +1,5 @@
 /* A schedule: for each pipeline rank the order of its compute actions, and nothing else. What a policy yields and
- * the lowering consumes. Text form: the CSV grid of torch.distributed.pipelining (schedule_csv.c). */
+ * the lowering consumes. Text form: the CSV grid of torch.distributed.pipelining (schedule_read.h). */
 #ifndef PP_SCHEDULE_H
 #define PP_SCHEDULE_H
 

@@ -26,7 +26,7 @@ struct pp_stage_plan {
 	uint64_t stash_bytes;           /* per microbatch in flight, fused backward */
 	uint64_t split_bytes;           /* what split backward adds */
 	uint64_t ticks[PP_PHASE_COUNT]; /* F, B = I + W, I, W in ns */
-	uint64_t flops[PP_PHASE_COUNT]; /* model flops, attention counted in full (cost.md 1.2) */
+	uint64_t flops[PP_PHASE_COUNT]; /* model flops, attention counted in full */
 };
 
 struct pp_stages {

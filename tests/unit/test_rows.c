@@ -76,7 +76,7 @@ static void split_backward(void **state)
 	assert_rows("order { F*2 F.1*2 I.1*2 I*2 W.1 W W.0 W }", two, "0F0,0F1,1F0,1F1,1I0,1I1,0I0,0I1,1W0,1W1,0W0,0W1\n");
 }
 
-/* ZB-H1 of language.md, example 5, p = 3, m = 4. */
+/* ZB-H1, p = 3, m = 4. */
 static void zero_bubble_rows(void **state)
 {
 	(void)state;
@@ -120,7 +120,7 @@ static void weaves(void **state)
 	            "0F0,0F1,(0F2;0B0)OVERLAP_F_B,0B1,(0F3;0B2)OVERLAP_F_B,0B3\n");
 }
 
-/* DualPipe-V of language.md, example 8, p = 2, m = 4: pairs, W.1, ranks of a V. */
+/* DualPipe-V, p = 2, m = 4: pairs, W.1, ranks of a V. */
 static void pairs(void **state)
 {
 	(void)state;
