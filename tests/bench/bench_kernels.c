@@ -134,6 +134,27 @@ static void activations(struct arrays *a)
 	pp_cpu_activate_dx(PP_GELU_TANH, count, a->wide2, a->wide, a->wide2);
 }
 
+/* Of Llama's blocks: q and k there and back; 2 * hidden wide, forward and back. */
+static void rotations(struct arrays *a)
+{
+	struct pp_rotation shape = {.tokens = a->size->tokens,
+	                            .seq = a->size->seq,
+	                            .heads = a->size->heads,
+	                            .head_columns = a->size->hidden / a->size->heads,
+	                            .theta = 10000};
+	for (unsigned i = 0; i < 4; i++) {
+		shape.back = i >= 2;
+		pp_cpu_rotate(&shape, i % 2 ? a->k : a->q, a->y);
+	}
+}
+
+static void gates(struct arrays *a)
+{
+	size_t count = a->size->tokens * a->size->hidden * 2;
+	pp_cpu_swiglu(count, a->wide, a->wide + count, a->wide2);
+	pp_cpu_swiglu_dx(count, a->wide2, a->wide, a->wide + count, a->wide2, a->wide2 + count);
+}
+
 static void sums(struct arrays *a)
 {
 	for (unsigned i = 0; i < 6; i++)
@@ -171,6 +192,8 @@ static const struct {
     {"sums", sums, 0},
     {"xent", loss, 0},
     {"adamw", update, 0},
+    {"rope", rotations, 0},
+    {"swiglu", gates, 0},
     {"attn plain", attention_plain, 0},
 };
 
