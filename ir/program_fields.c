@@ -111,6 +111,9 @@ static const struct pp_field train[] = {
     {.key = "floor", .kind = PP_FIELD_NUMBER, .offset = offsetof(struct pp_train, lr_floor)},
     {.key = "warmup", .kind = PP_FIELD_U64, .offset = offsetof(struct pp_train, lr_warmup)},
     {.key = "log_every", .kind = PP_FIELD_U64, .offset = offsetof(struct pp_train, log_every), .initial = 1},
+    {.key = "checkpoint_every", .kind = PP_FIELD_U64, .offset = offsetof(struct pp_train, checkpoint_every)},
+    {.key = "checkpoint_keep", .kind = PP_FIELD_U64, .offset = offsetof(struct pp_train, checkpoint_keep)},
+    {.key = "checkpoint_dir", .kind = PP_FIELD_TEXT, .offset = offsetof(struct pp_train, checkpoint_dir)},
 };
 
 static const struct pp_field hyper[] = {

@@ -35,6 +35,9 @@ struct pp_train {
 	double eval_tail;   /* fraction of the data's end that is not trained on, 0 .. 0.9 */
 	uint64_t data_seed; /* synthetic(seed = …) */
 	uint64_t log_every;
+	uint64_t checkpoint_every;  /* steps between two checkpoints; 0: none are made */
+	uint64_t checkpoint_keep;   /* how many of the newest stay; 0: all */
+	const char *checkpoint_dir; /* folder that they are saved in; relative to the current folder */
 	const char *data_path; /* PP_DATA_FILE: as written in the spec; relative to the current folder */
 	struct pp_hyper *hypers;
 	uint32_t hyper_count;

@@ -172,6 +172,9 @@ static void print_run(const struct pp_train *train, FILE *out)
 	print_named_real("floor", train->lr_floor, out);
 	fprintf(out, " warmup %" PRIu64 "\n  seed %" PRIu64 "\n  log_every %" PRIu64 "\n", train->lr_warmup, train->seed,
 	        train->log_every);
+	if (train->checkpoint_every)
+		fprintf(out, "  checkpoint every %" PRIu64 " dir \"%s\" keep %" PRIu64 "\n", train->checkpoint_every,
+		        train->checkpoint_dir, train->checkpoint_keep);
 }
 
 void pp_spec_print(const struct pp_spec *spec, FILE *out)
