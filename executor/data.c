@@ -26,6 +26,7 @@ struct pp_data_source {
 	uint64_t key;          /* of all draws */
 	uint32_t seq, vocab, microbatch;
 	uint64_t global_batch;
+	uint64_t base; /* added to all sample ids, modulo 2^64 */
 };
 
 static const uint8_t token_bytes[PP_TOKENS_COUNT] = {[PP_TOKENS_BYTE] = 1, [PP_TOKENS_U16] = 2, [PP_TOKENS_U32] = 4};
@@ -222,12 +223,17 @@ static bool fill_samples(const struct pp_data_source *data, uint64_t first_id, u
 	return true;
 }
 
+void pp_data_continue(struct pp_data_source *data, uint64_t step, uint64_t sample)
+{
+	data->base = sample - step * data->global_batch;
+}
+
 bool pp_data_fill(const struct pp_data_source *data, uint64_t step, uint32_t mb, enum pp_load what, int32_t *to,
                   struct pp_status *status)
 {
 	if (data->kind == PP_DATA_NONE)
 		return pp_fail(status, PP_EXIT_ENVIRONMENT, "the program loads tokens but its spec names no data");
-	uint64_t first_id = step * data->global_batch + (uint64_t)mb * data->microbatch;
+	uint64_t first_id = data->base + step * data->global_batch + (uint64_t)mb * data->microbatch;
 	if (what != PP_LOAD_LABELS && !fill_samples(data, first_id, 0, to, status))
 		return false;
 	if (what == PP_LOAD_BOTH)

@@ -2,7 +2,8 @@
  * split of the batch.
  *
  * Sample `id` of a file of n usable tokens starts at pi(id mod N), N = n - seq start positions, pi a seeded
- * permutation, new per epoch (id div N); id = step * global_batch + index in the global batch. Microbatch m holds
+ * permutation, new per epoch (id div N); id = step * global_batch + index in the global batch
+ * (for a run that goes on from another with another batch: see pp_data_continue). Microbatch m holds
  * samples m * microbatch … of the step's global batch. Input = tokens 0..seq-1, labels = tokens 1..seq.
  * The last `eval_tail` of a file is not trained on. Synthetic data: a seeded noisy map with known entropy. */
 #ifndef PP_DATA_H
@@ -21,6 +22,10 @@ void pp_data_close(struct pp_data_source *data);
 /* Write ids (i32[microbatch * seq]), labels, or ids then labels of microbatch `mb` of `step` to `to`. */
 bool pp_data_fill(const struct pp_data_source *data, uint64_t step, uint32_t mb, enum pp_load what, int32_t *to,
                   struct pp_status *status);
+
+/* Step `step` (from 0) begins with this sample: samples of later steps follow it. Without this, step 0 begins with 0.
+ */
+void pp_data_continue(struct pp_data_source *data, uint64_t step, uint64_t sample);
 
 /* Entropy of the next token of synthetic data in nats: the loss that a perfect model reaches. */
 double pp_data_entropy(const struct pp_data_source *data);

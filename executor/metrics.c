@@ -61,7 +61,7 @@ struct pp_metrics *pp_metrics_open(const struct pp_program *program, const struc
 	metrics->options = *options;
 	metrics->began = pp_clock();
 	if (options->path) {
-		metrics->file = strcmp(options->path, "-") == 0 ? stdout : fopen(options->path, "w");
+		metrics->file = strcmp(options->path, "-") == 0 ? stdout : fopen(options->path, options->append ? "a" : "w");
 		if (!metrics->file) {
 			pp_fail(status, PP_EXIT_ENVIRONMENT, "cannot write metrics to %s: %s", options->path, strerror(errno));
 			free(metrics);
@@ -116,7 +116,8 @@ static void draw_bar(struct pp_metrics *metrics, uint64_t step, uint64_t now)
 	memset(bar, '.', BAR_WIDTH);
 	memset(bar, '#', full < BAR_WIDTH ? full : BAR_WIDTH);
 	bar[BAR_WIDTH] = '\0';
-	double left = (double)(now - metrics->began) * 1e-9 / (double)step * (double)(steps - step);
+	double left =
+	    (double)(now - metrics->began) * 1e-9 / (double)(step - metrics->options.first) * (double)(steps - step);
 	fprintf(metrics->options.bar, "\r[%s] %" PRIu64 "/%" PRIu64 ", %.0f s left\033[K", bar, step, steps, left);
 	fflush(metrics->options.bar);
 	metrics->bar_visible = true;
@@ -146,8 +147,8 @@ bool pp_metrics_step(struct pp_metrics *metrics, const struct pp_step_result *re
 	if (result->has_loss)
 		metrics->recent[metrics->losses++ % RECENT] =
 		    pp_step_loss(&metrics->program->train, result->losses, metrics->program->microbatches);
-	if (metrics->options.log &&
-	    (result->step == 1 || result->step % every == 0 || last || (result->has_loss && !result->updated))) {
+	if (metrics->options.log && (result->step == metrics->options.first + 1 || result->step % every == 0 || last ||
+	                             (result->has_loss && !result->updated))) {
 		clear_bar(metrics);
 		write_log(metrics, result);
 	}
@@ -160,6 +161,17 @@ bool pp_metrics_step(struct pp_metrics *metrics, const struct pp_step_result *re
 	return (fflush(metrics->file) == 0 && !ferror(metrics->file)) ||
 	       pp_fail(status, PP_EXIT_ENVIRONMENT, "cannot write metrics to %s: %s", metrics->options.path,
 	               strerror(errno));
+}
+
+void pp_metrics_saved(struct pp_metrics *metrics, const char *folder, uint64_t step, uint64_t bytes, double seconds)
+{
+	FILE *log = metrics->options.log;
+	if (!log)
+		return;
+	clear_bar(metrics);
+	fprintf(log, "saved %s/step-%08" PRIu64 ": %.1f MiB in %.0f ms\n", folder, step, (double)bytes / 1048576,
+	        seconds * 1e3);
+	fflush(log);
 }
 
 double pp_metrics_recent_loss(const struct pp_metrics *metrics, uint64_t *steps)

@@ -32,7 +32,9 @@ struct pp_metrics_options {
 	const char *path; /* JSON lines, or NULL */
 	FILE *log;        /* log lines; NULL: none */
 	FILE *bar;        /* progress bar, a terminal; NULL: none */
-	uint64_t steps;
+	uint64_t first;   /* steps done before: the run resumes after them */
+	uint64_t steps;   /* in all */
+	bool append;      /* to the file of the run before */
 };
 
 struct pp_metrics *pp_metrics_open(const struct pp_program *program, const struct pp_metrics_options *options,
@@ -40,6 +42,9 @@ struct pp_metrics *pp_metrics_open(const struct pp_program *program, const struc
 
 /* Report a step. False if the metrics file cannot be written. */
 bool pp_metrics_step(struct pp_metrics *metrics, const struct pp_step_result *result, struct pp_status *status);
+
+/* A log line: a checkpoint has been saved. */
+void pp_metrics_saved(struct pp_metrics *metrics, const char *folder, uint64_t step, uint64_t bytes, double seconds);
 
 /* Mean loss of the last 20 steps, NaN without losses. */
 double pp_metrics_recent_loss(const struct pp_metrics *metrics, uint64_t *steps);

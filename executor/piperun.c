@@ -13,7 +13,7 @@ enum { TRANSPORT_AUTO, TRANSPORT_LOOP, TRANSPORT_MPI };
 struct arguments {
 	uint64_t steps, timeout, jitter, threads;
 	unsigned device, transport;
-	const char *trace, *metrics, *data;
+	const char *trace, *metrics, *data, *save, *resume, *init;
 	bool sync_send, check_identity, weights_hash, quiet;
 };
 
@@ -30,6 +30,13 @@ static const struct pp_option table[] = {
      0},
     {"trace", 0, PP_OPTION_TEXT, "FILE", offsetof(struct arguments, trace), "write a Chrome trace of every instruction",
      0, 0, 0},
+    {"save", 0, PP_OPTION_TEXT, "DIR", offsetof(struct arguments, save),
+     "save a checkpoint into this folder after the last step, and those that the program asks for", 0, 0, 0},
+    {"resume", 0, PP_OPTION_TEXT, "DIR", offsetof(struct arguments, resume),
+     "go on from the newest complete checkpoint in this folder, or from this one; --steps counts from the start", 0, 0,
+     0},
+    {"init", 0, PP_OPTION_TEXT, "DIR", offsetof(struct arguments, init),
+     "start with the weights of a checkpoint: step 1, fresh optimizer", 0, 0, 0},
     {"weights-hash", 0, PP_OPTION_FLAG, NULL, offsetof(struct arguments, weights_hash),
      "print a hash of every tensor after the last step", 0, 0, 0},
     {"timeout", 0, PP_OPTION_UINT, "S", offsetof(struct arguments, timeout),
@@ -54,6 +61,8 @@ static const char examples[] = "usage: mpirun -n N piperun [options] PROGRAM.ppx
                                "  mpirun -n 4 piperun demo.ppx\n"
                                "  mpirun -n 4 piperun demo.ppx --steps=20 --metrics=run.jsonl --trace=run.json\n"
                                "  piperun demo.ppx --data=/usr/share/common-licenses/GPL-2\n"
+                               "  mpirun -n 4 piperun demo.ppx --save=run1 --steps=100\n"
+                               "  mpirun -n 4 piperun demo.ppx --save=run1 --resume=run1\n"
                                "\n"
                                "options:\n";
 
@@ -61,8 +70,7 @@ static const char exit_codes[] =
     "\nexit: 0 ok, 1 program rejected, 2 usage, 3 environment or start check, 5 run failed\n";
 
 /* Options that the design has and this version lacks: better a clear word than a silent one. */
-static const char *const later[] = {"profile",   "init",   "save",  "resume", "queues",
-                                    "stop-file", "canary", "graph", "spawn",  "verify"};
+static const char *const later[] = {"profile", "queues", "stop-file", "canary", "graph", "spawn", "verify"};
 
 static bool none_of_later(int argc, char **argv, struct pp_status *status)
 {
@@ -145,6 +153,10 @@ static int run(struct pp_arena *arena, int argc, char **argv)
 		        arguments.operands.count);
 		return usage_error(&status);
 	}
+	if (values.resume && values.init) {
+		pp_fail(&status, PP_EXIT_USAGE, "--resume already loads the weights: give it or --init");
+		return usage_error(&status);
+	}
 	struct pp_launch launch = {
 	    .arena = arena,
 	    .path = arguments.operands.items[0],
@@ -154,6 +166,10 @@ static int run(struct pp_arena *arena, int argc, char **argv)
 	            .data_path = values.data,
 	            .metrics_path = values.metrics,
 	            .trace_path = values.trace,
+	            .save_path = values.save,
+	            .resume_path = values.resume,
+	            .init_path = values.init,
+	            .save_timeout = (values.timeout ? values.timeout : 600) * 1000000000,
 	            .weights_hash = values.weights_hash,
 	            .quiet = values.quiet,
 	            .jitter = values.jitter},

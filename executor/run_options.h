@@ -12,6 +12,10 @@ struct pp_run_options {
 	const char *data_path;    /* instead of the program's, or NULL */
 	const char *metrics_path; /* JSON lines, or NULL */
 	const char *trace_path;   /* Chrome trace, or NULL */
+	const char *save_path;    /* folder of checkpoints, or NULL */
+	const char *resume_path;  /* go on from the newest checkpoint in this folder, or NULL */
+	const char *init_path;    /* weights to start from, or NULL */
+	uint64_t save_timeout;    /* ns of one wait while a checkpoint is saved */
 	bool weights_hash;        /* print a hash of every tensor at the end */
 	bool quiet;               /* no log lines */
 	uint64_t jitter;

@@ -25,7 +25,7 @@ struct pp_run_report {
 	const struct pp_program *program;
 	const struct pp_named_program *named;
 	uint32_t rank;
-	uint64_t steps;
+	uint64_t steps, seen;
 	struct measured measured;
 	const char *trace_path;
 	FILE *trace_file; /* rank 0 */
@@ -90,7 +90,7 @@ uint64_t *pp_run_report_times(struct pp_run_report *report, uint64_t step)
 void pp_run_report_step(struct pp_run_report *report, const struct pp_interp *interp)
 {
 	struct measured *measured = &report->measured;
-	if (interp->step == 1 && report->steps > 1)
+	if (report->seen++ == 0 && report->steps > 1)
 		return;
 	measured->steps++;
 	measured->step += interp->ended - interp->began;

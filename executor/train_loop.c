@@ -5,6 +5,7 @@
  * others. */
 #include "train_loop.h"
 
+#include "checkpoint/checkpoint.h"
 #include "metrics.h"
 #include "run_agree.h"
 #include "run_report.h"
@@ -37,7 +38,12 @@ double pp_learning_rate(const struct pp_train *train, uint64_t step)
 struct training {
 	struct pp_rank_run *run;
 	const struct pp_stream *stream;
-	uint64_t steps;
+	uint64_t steps; /* in all, with those before a resume */
+	struct pp_training_point begin;
+	char from[PP_PATH_MAX]; /* checkpoint that was loaded, or "" */
+	struct pp_checkpoints checkpoints;
+	bool due;               /* a checkpoint has come due and is not saved yet */
+	bool updated;           /* the last step was */
 	uint32_t losses, scale; /* slots, PP_NULL: no loss in this program */
 	double flops;           /* of a step, all ranks */
 	struct pp_data_source *data;
@@ -95,7 +101,9 @@ static bool open_metrics(struct training *training, struct pp_status *status)
 	    .path = options->metrics_path,
 	    .log = options->quiet ? NULL : stdout,
 	    .bar = !options->quiet && isatty(STDERR_FILENO) ? stderr : NULL,
+	    .first = training->begin.step,
 	    .steps = training->steps,
+	    .append = options->resume_path != NULL,
 	};
 	training->metrics = pp_metrics_open(training->run->program, &wanted, status);
 	return training->metrics != NULL;
@@ -110,6 +118,12 @@ static bool open_data(struct training *training, struct pp_status *status)
 		return true;
 	training->data = pp_data_open(run->program, run->options->data_path, status);
 	return training->data != NULL;
+}
+
+static struct pp_report_link report_link(const struct training *training)
+{
+	struct pp_rank_run *run = training->run;
+	return (struct pp_report_link){run->transport, run->endpoint, run->watch, &run->interp};
 }
 
 static bool prepare(struct training *training, struct pp_status *status)
@@ -138,10 +152,30 @@ static bool prepare(struct training *training, struct pp_status *status)
 	                             .jitter = options->jitter,
 	                             .fault = options->fault};
 	interp->device = run->device_ops->create(program, run->rank, status);
-	if (!interp->device || !pp_interp_open(interp, status) || !open_metrics(training, status))
+	if (!interp->device || !pp_interp_open(interp, status))
 		return false;
 	run->device_ops->init(interp->device, program->train.seed);
-	training->report = pp_run_report_open(program, named, run->rank, training->steps, options->trace_path, status);
+	struct pp_report_link link = report_link(training);
+	return pp_checkpoints_open(&training->checkpoints, &link, options, status);
+}
+
+/* Where training begins is known. */
+static bool open_outputs(struct training *training, struct pp_status *status)
+{
+	const struct pp_rank_run *run = training->run;
+	const struct pp_training_point *begin = &training->begin;
+	if (begin->step > training->steps)
+		return pp_fail(status, PP_EXIT_ENVIRONMENT,
+		               "%s is of step %" PRIu64 ", the run ends at step %" PRIu64 "; ask for more with --steps",
+		               training->from, begin->step, training->steps);
+	if (training->data)
+		pp_data_continue(training->data, begin->step, begin->next_sample);
+	if (!open_metrics(training, status))
+		return false;
+	training->report = pp_run_report_open(run->program, pp_program_find(run->program, "train"), run->rank,
+	                                      training->steps - begin->step, run->options->trace_path, status);
+	if (training->report && run->rank == 0 && training->from[0] && !run->options->quiet)
+		printf("%s %s\n", run->options->resume_path ? "going on from" : "weights from", training->from);
 	return training->report != NULL;
 }
 
@@ -179,6 +213,7 @@ static bool look_at_step(struct training *training, uint64_t step, struct pp_sta
 	struct pp_step_result result = {.step = step, .flops = training->flops, .lr = interp->lr};
 	result.seconds = (double)(interp->ended - training->previous) * 1e-9;
 	training->previous = interp->ended;
+	training->updated = true;
 	if (training->losses != PP_NULL && training->scale != PP_NULL) {
 		const double *scale = interp->slots[training->scale];
 		result.has_loss = true;
@@ -190,6 +225,7 @@ static bool look_at_step(struct training *training, uint64_t step, struct pp_sta
 		return false;
 	if (!result.has_loss)
 		return true;
+	training->updated = result.updated;
 	training->non_finite = result.updated ? 0 : training->non_finite + 1;
 	return training->non_finite < NON_FINITE_LIMIT || stop_non_finite(training, result.losses, step, status);
 }
@@ -206,13 +242,51 @@ static bool stop(struct training *training, const struct pp_status *status)
 	return false;
 }
 
+static struct pp_training_point point_after(const struct training *training, uint64_t step)
+{
+	const struct pp_program *program = training->run->program;
+	uint64_t batch = (uint64_t)program->train.microbatch * program->microbatches * (program->dp ? program->dp : 1);
+	return (struct pp_training_point){
+	    .step = step, .next_sample = training->begin.next_sample + (step - training->begin.step) * batch};
+}
+
+/* Save if a checkpoint is due. A step whose norm was not finite has updated nothing and is not saved: the next good one
+ * is. */
+static bool save_step(struct training *training, uint64_t step, struct pp_status *status)
+{
+	struct pp_checkpoints *checkpoints = &training->checkpoints;
+	const struct pp_rank_run *run = training->run;
+	bool last = step == training->steps;
+	training->due = training->due || last || (checkpoints->every && step % checkpoints->every == 0);
+	if (!checkpoints->folder || !training->due)
+		return true;
+	if (!training->updated) {
+		if (last && run->rank == 0)
+			fprintf(stderr, "piperun: step %" PRIu64 " was not finite, so no checkpoint of it was saved\n", step);
+		return true;
+	}
+	struct pp_training_point point = point_after(training, step);
+	enum pp_agreed agreed = pp_checkpoints_save(checkpoints, &point, status);
+	if (agreed == PP_NO_ANSWER)
+		stop(training, status);
+	if (agreed != PP_ALL_FINE)
+		return false;
+	if (training->metrics)
+		pp_metrics_saved(training->metrics, checkpoints->folder, step, checkpoints->saved_bytes,
+		                 (double)(pp_clock() - training->previous) * 1e-9);
+	training->due = false;
+	training->previous = pp_clock();
+	pp_watch_doing(run->watch, "between steps");
+	return true;
+}
+
 static bool run_steps(struct training *training, struct pp_status *status)
 {
 	struct pp_rank_run *run = training->run;
 	struct pp_interp *interp = &run->interp;
 	training->previous = pp_clock();
 	pp_run_report_start(training->report);
-	for (uint64_t step = 1; step <= training->steps; step++) {
+	for (uint64_t step = training->begin.step + 1; step <= training->steps; step++) {
 		/* Steps that end with a norm over all ranks begin together; others would drift apart and blur the idle times.
 		 */
 		if (training->scale == PP_NULL && !pp_transport_exchange(run->transport, run->endpoint, run->watch,
@@ -220,7 +294,7 @@ static bool run_steps(struct training *training, struct pp_status *status)
 			return stop(training, status);
 		interp->step = step;
 		interp->lr = pp_learning_rate(&run->program->train, step - 1);
-		interp->times = pp_run_report_times(training->report, step);
+		interp->times = pp_run_report_times(training->report, step - training->begin.step);
 		if (!pp_interp_step(interp, training->stream, status))
 			return stop(training, status);
 		pp_run_report_step(training->report, interp);
@@ -230,6 +304,8 @@ static bool run_steps(struct training *training, struct pp_status *status)
 				return stop(training, status);
 			return false;
 		}
+		if (!save_step(training, step, status))
+			return false;
 	}
 	return true;
 }
@@ -237,13 +313,17 @@ static bool run_steps(struct training *training, struct pp_status *status)
 static bool finish(struct training *training, struct pp_status *status)
 {
 	struct pp_rank_run *run = training->run;
-	struct pp_report_link link = {run->transport, run->endpoint, run->watch, &run->interp};
+	struct pp_report_link link = report_link(training);
 	uint64_t steps = 0;
 	double recent = training->metrics ? pp_metrics_recent_loss(training->metrics, &steps) : NAN;
 	FILE *out = run->rank == 0 && !run->options->quiet ? stdout : NULL;
 	if (out && steps)
 		fprintf(out, "mean loss of the last %" PRIu64 " steps: %.4f\n", steps, recent);
-	if (!pp_run_report_print(training->report, &link, run->options, out, status))
+	bool ran = training->begin.step < training->steps;
+	if (out && !ran)
+		fprintf(out, "nothing left to do: %s is of step %" PRIu64 " of %" PRIu64 "\n", training->from,
+		        training->begin.step, training->steps);
+	if (ran && !pp_run_report_print(training->report, &link, run->options, out, status))
 		return false;
 	if (run->options->trace_path && !pp_run_report_trace(training->report, &link, status))
 		return false;
@@ -257,6 +337,10 @@ bool pp_run_rank(struct pp_rank_run *run, struct pp_status *status)
 	bool fine = prepare(&training, status);
 	bool ok = pp_run_agree(run->transport, run->endpoint, run->watch, run->program->ranks,
 	                       "waiting for all ranks to be ready", fine, status);
+	ok = ok && pp_checkpoints_start(&training.checkpoints, run->options, &training.begin, training.from, status);
+	fine = ok && open_outputs(&training, status);
+	ok = ok && pp_run_agree(run->transport, run->endpoint, run->watch, run->program->ranks,
+	                        "waiting for all ranks to begin", fine, status);
 	ok = ok && run_steps(&training, status);
 	ok = ok && finish(&training, status);
 	if (training.metrics) {
@@ -268,6 +352,7 @@ bool pp_run_rank(struct pp_rank_run *run, struct pp_status *status)
 	}
 	if (training.report)
 		pp_run_report_close(training.report);
+	pp_checkpoints_close(&training.checkpoints);
 	if (training.data)
 		pp_data_close(training.data);
 	return ok;

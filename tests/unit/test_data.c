@@ -98,6 +98,29 @@ static void labels_follow_tokens(void **state)
 	drop(path);
 }
 
+/* A run that goes on with another batch takes the samples that come next. */
+static void another_batch(void **state)
+{
+	(void)state;
+	uint8_t bytes[100];
+	for (uint8_t i = 0; i < sizeof bytes; i++)
+		bytes[i] = i;
+	char *path = file_of(bytes, sizeof bytes);
+	struct pp_status status = {0};
+	struct pp_program wide = program_of(2, 3, PP_TOKENS_BYTE), narrow = program_of(1, 2, PP_TOKENS_BYTE);
+	struct pp_data_source *first = pp_data_open(&wide, path, &status), *then = pp_data_open(&narrow, path, &status);
+	pp_data_continue(then, 5, 30); /* five steps of 6 */
+	for (uint32_t sample = 0; sample < 12; sample++) {
+		int32_t want[2 * SEQ], got[SEQ];
+		assert_true(pp_data_fill(first, 5 + sample / 6, sample % 6 / 2, PP_LOAD_TOKENS, want, &status));
+		assert_true(pp_data_fill(then, 5 + sample / 2, sample % 2, PP_LOAD_TOKENS, got, &status));
+		assert_memory_equal(got, want + sample % 2 * SEQ, sizeof got);
+	}
+	pp_data_close(first);
+	pp_data_close(then);
+	drop(path);
+}
+
 /* One epoch visits each start once; the next one in another order; the split into microbatches does not matter. */
 static void epochs(void **state)
 {
@@ -286,7 +309,7 @@ int main(void)
 	    cmocka_unit_test(permutation), cmocka_unit_test(labels_follow_tokens),
 	    cmocka_unit_test(epochs),      cmocka_unit_test(widths_and_headers),
 	    cmocka_unit_test(errors),      cmocka_unit_test(tail_is_kept_back),
-	    cmocka_unit_test(synthetic),
+	    cmocka_unit_test(synthetic),   cmocka_unit_test(another_batch),
 	};
 	return cmocka_run_group_tests_name("data", tests, NULL, NULL);
 }

@@ -350,6 +350,12 @@ static void faults_are_read(void **state)
 	assert_int_equal(fault.kind, PP_FAULT_SLEEP);
 	assert_int_equal(fault.rank, 2);
 	assert_int_equal(fault.index, 13);
+	assert_true(pp_fault_parse("1:save:7:kill", &fault, &status));
+	assert_int_equal(fault.kind, PP_FAULT_NONE);
+	assert_int_equal(fault.saving, PP_SAVING_KILL);
+	assert_int_equal(fault.rank, 1);
+	assert_int_equal(fault.index, 7);
+	assert_false(pp_fault_parse("1:save:7:exit", &fault, &status));
 	assert_false(pp_fault_parse("2:13:explode", &fault, &status));
 	assert_int_equal(status.code, PP_EXIT_USAGE);
 	assert_string_equal(status.text, "PP_FAULT=2:13:explode: want RANK:INSTRUCTION:exit|fail|sleep, such as 2:3:exit");

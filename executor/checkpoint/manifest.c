@@ -1,0 +1,379 @@
+/* Writing and reading manifest.json. A checksum over everything before it stands last, so no byte can change unseen.
+ *
+ * Whole numbers that may pass 2^53, seeds and checksums, are strings: other readers of JSON would round them. */
+#include "manifest.h"
+
+#include "folder.h"
+#include "state.h"
+
+#include "ir/file.h"
+#include "ir/image_format.h"
+#include "ir/json.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const char schema[] = "piperun.checkpoint/1";
+static const char checksum_key[] = ", \"checksum\": \"";
+
+enum { CHECKSUM_TAIL = sizeof checksum_key - 1 + 16 + 3 }; /* key, digits, quote, brace, line end */
+
+static const uint64_t largest_number = UINT64_C(1) << 53, largest_manifest = UINT64_C(256) << 20;
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static void put_hash(struct pp_json *json, const char *key, uint64_t hash)
+{
+	char text[20];
+	snprintf(text, sizeof text, "%016" PRIx64, hash);
+	pp_json_string(json, key, text);
+}
+
+static void put_seed(struct pp_json *json, const char *key, uint64_t seed)
+{
+	char text[24];
+	snprintf(text, sizeof text, "%" PRIu64, seed);
+	pp_json_string(json, key, text);
+}
+
+static void put_files(struct pp_json *json, const struct pp_program *program, const struct pp_file_sum *files)
+{
+	char name[32];
+	pp_json_open_object(json, "files");
+	for (uint32_t rank = 0; rank < program->ranks; rank++) {
+		pp_checkpoint_file(name, rank);
+		pp_json_open_object(json, name);
+		pp_json_uint(json, "bytes", files[rank].bytes);
+		put_hash(json, "checksum", files[rank].hash);
+		pp_json_close(json);
+	}
+	pp_json_close(json);
+}
+
+/* Tensors in the program's order; the moments of a tensor lie in the file of its weight. */
+static void put_tensors(struct pp_json *json, const struct pp_program *program, const uint32_t *owner)
+{
+	char name[32];
+	pp_json_open_object(json, "tensors");
+	for (uint32_t t = 0; t < program->tensor_count; t++) {
+		const struct pp_tensor *tensor = &program->tensors[t];
+		if (owner[t] == PP_NULL)
+			continue;
+		pp_checkpoint_file(name, owner[t]);
+		pp_json_open_object(json, tensor->name);
+		pp_json_string(json, "dtype", pp_dtype_name[tensor->dtype]);
+		pp_json_open_array(json, "shape");
+		pp_json_uint(json, NULL, tensor->rows);
+		if (tensor->dims > 1)
+			pp_json_uint(json, NULL, tensor->columns);
+		pp_json_close(json);
+		pp_json_string(json, "file", name);
+		pp_json_close(json);
+	}
+	pp_json_close(json);
+}
+
+static void put_all(FILE *out, const struct pp_program *program, const struct pp_training_point *point,
+                    const struct pp_file_sum *files, const uint32_t *owner)
+{
+	const struct pp_train *train = &program->train;
+	struct pp_json json = pp_json_begin(out);
+	pp_json_open_object(&json, NULL);
+	pp_json_string(&json, "schema", schema);
+	pp_json_string(&json, "tool", "piperun " PP_VERSION);
+	pp_json_uint(&json, "step", point->step);
+	pp_json_uint(&json, "next_sample", point->next_sample);
+	put_seed(&json, "seed", train->seed);
+	put_seed(&json, "data_seed", train->data_seed);
+	pp_json_string(&json, "optimizer", pp_optimizer_name[train->optimizer]);
+	put_hash(&json, "model", pp_state_identity(program));
+	put_files(&json, program, files);
+	put_tensors(&json, program, owner);
+}
+
+static void find_owners(const struct pp_program *program, uint32_t *owner)
+{
+	for (uint32_t t = 0; t < program->tensor_count; t++)
+		owner[t] = PP_NULL;
+	for (uint32_t i = 0; i < program->use_count; i++) {
+		uint32_t rank = program->stages[program->uses[i].stage].rank;
+		if (rank < owner[program->uses[i].tensor])
+			owner[program->uses[i].tensor] = rank;
+	}
+}
+
+bool pp_manifest_make(const struct pp_program *program, const struct pp_training_point *point,
+                      const struct pp_file_sum *files, char **text, size_t *length, struct pp_status *status)
+{
+	*text = NULL;
+	uint32_t *owner = malloc(((size_t)program->tensor_count + 1) * sizeof *owner);
+	FILE *out = owner ? open_memstream(text, length) : NULL;
+	bool ok = out != NULL;
+	if (ok) {
+		find_owners(program, owner);
+		put_all(out, program, point, files, owner);
+		ok = fflush(out) == 0;
+		uint64_t hash = ok ? pp_image_mix((const unsigned char *)*text, *length) : 0;
+		fprintf(out, "%s%016" PRIx64 "\"}\n", checksum_key, hash);
+		ok = fclose(out) == 0 && ok;
+	}
+	free(owner);
+	if (ok)
+		return true;
+	free(*text);
+	*text = NULL;
+	return pp_fail(status, PP_EXIT_RUN, "out of memory for the manifest of a checkpoint");
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+struct pp_manifest {
+	char *path; /* of the file */
+	json_t *root;
+	struct pp_training_point point;
+};
+
+static bool wrong(const struct pp_manifest *manifest, const char *what, struct pp_status *status)
+{
+	return pp_fail(status, PP_EXIT_ENVIRONMENT, "%s is no manifest of a checkpoint: %s", manifest->path, what);
+}
+
+static bool get_number(const json_t *object, const char *key, uint64_t *to)
+{
+	const json_t *value = json_object_get(object, key);
+	if (!json_is_integer(value) || json_integer_value(value) < 0 ||
+	    (uint64_t)json_integer_value(value) > largest_number)
+		return false;
+	*to = (uint64_t)json_integer_value(value);
+	return true;
+}
+
+/* A whole number in a string, base 10 or 16: exactly as we write it. */
+static bool get_text_number(const json_t *object, const char *key, int base, uint64_t *to)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+	char again[24];
+	if (!text)
+		return false;
+	*to = strtoull(text, NULL, base);
+	snprintf(again, sizeof again, base == 16 ? "%016" PRIx64 : "%" PRIu64, *to);
+	return strcmp(text, again) == 0;
+}
+
+static bool is_whole(const char *text, size_t length)
+{
+	char expected[CHECKSUM_TAIL + 1];
+	if (length < CHECKSUM_TAIL)
+		return false;
+	uint64_t hash = pp_image_mix((const unsigned char *)text, length - CHECKSUM_TAIL);
+	snprintf(expected, sizeof expected, "%s%016" PRIx64 "\"}\n", checksum_key, hash);
+	return memcmp(text + length - CHECKSUM_TAIL, expected, CHECKSUM_TAIL) == 0;
+}
+
+static bool parse(struct pp_manifest *manifest, const char *text, size_t length, struct pp_status *status)
+{
+	json_error_t error = {.text = ""};
+	manifest->root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
+	const char *found = json_string_value(json_object_get(manifest->root, "schema"));
+	if (manifest->root && found && strcmp(found, schema) != 0)
+		return pp_fail(status, PP_EXIT_ENVIRONMENT, "%s is of format `%.60s`, this piperun reads `%s`", manifest->path,
+		               found, schema);
+	if (!is_whole(text, length))
+		return pp_fail(status, PP_EXIT_ENVIRONMENT, "%s is damaged: its checksum is wrong", manifest->path);
+	if (!manifest->root || !found)
+		return wrong(manifest, manifest->root ? "it has no schema" : error.text, status);
+	if (!get_number(manifest->root, "step", &manifest->point.step) ||
+	    !get_number(manifest->root, "next_sample", &manifest->point.next_sample))
+		return wrong(manifest, "step or next_sample is missing", status);
+	if (!json_is_object(json_object_get(manifest->root, "tensors")) ||
+	    !json_is_object(json_object_get(manifest->root, "files")))
+		return wrong(manifest, "tensors or files are missing", status);
+	return true;
+}
+
+static bool read_text(struct pp_manifest *manifest, struct pp_status *status)
+{
+	FILE *file = fopen(manifest->path, "r");
+	struct stat info;
+	if (!file || fstat(fileno(file), &info) != 0 || !S_ISREG(info.st_mode)) {
+		pp_fail(status, PP_EXIT_ENVIRONMENT, "cannot read %s: %s", manifest->path,
+		        file ? "not a regular file" : strerror(errno));
+		if (file)
+			fclose(file);
+		return false;
+	}
+	uint64_t length = (uint64_t)info.st_size;
+	char *text = length <= largest_manifest ? malloc((size_t)length + 1) : NULL;
+	bool ok = text || pp_fail(status, PP_EXIT_ENVIRONMENT, "%s is too large for a manifest", manifest->path);
+	if (ok && fread(text, 1, (size_t)length, file) != length)
+		ok = pp_fail(status, PP_EXIT_ENVIRONMENT, "cannot read %s whole", manifest->path);
+	ok = ok && parse(manifest, text, (size_t)length, status);
+	free(text);
+	fclose(file);
+	return ok;
+}
+
+struct pp_manifest *pp_manifest_read(const char *folder, struct pp_status *status)
+{
+	struct pp_manifest *manifest = calloc(1, sizeof *manifest);
+	size_t size = strlen(folder) + sizeof "/manifest.json";
+	if (manifest)
+		manifest->path = malloc(size);
+	if (!manifest || !manifest->path) {
+		free(manifest);
+		pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory for a manifest");
+		return NULL;
+	}
+	snprintf(manifest->path, size, "%s/manifest.json", folder);
+	if (read_text(manifest, status))
+		return manifest;
+	pp_manifest_free(manifest);
+	return NULL;
+}
+
+void pp_manifest_free(struct pp_manifest *manifest)
+{
+	if (!manifest)
+		return;
+	json_decref(manifest->root);
+	free(manifest->path);
+	free(manifest);
+}
+
+struct pp_training_point pp_manifest_point(const struct pp_manifest *manifest)
+{
+	return manifest->point;
+}
+
+/* ---- comparing ------------------------------------------------------------------------------- */
+
+struct shape {
+	unsigned dims;
+	uint64_t extent[2];
+};
+
+static bool get_shape(const json_t *tensor, struct shape *shape)
+{
+	const json_t *array = json_object_get(tensor, "shape");
+	*shape = (struct shape){.dims = (unsigned)json_array_size(array)};
+	if (shape->dims < 1 || shape->dims > 2)
+		return false;
+	for (unsigned d = 0; d < shape->dims; d++) {
+		const json_t *extent = json_array_get(array, d);
+		if (!json_is_integer(extent) || json_integer_value(extent) < 0)
+			return false;
+		shape->extent[d] = (uint64_t)json_integer_value(extent);
+	}
+	return true;
+}
+
+static const char *shape_text(const struct shape *shape, char text[48])
+{
+	if (shape->dims == 1)
+		snprintf(text, 48, "%" PRIu64, shape->extent[0]);
+	else
+		snprintf(text, 48, "%" PRIu64 "x%" PRIu64, shape->extent[0], shape->extent[1]);
+	return text;
+}
+
+static bool check_tensor(const struct pp_manifest *manifest, const struct pp_tensor *tensor, struct pp_status *status)
+{
+	const json_t *saved = json_object_get(json_object_get(manifest->root, "tensors"), tensor->name);
+	struct shape there, here = {.dims = tensor->dims, .extent = {tensor->rows, tensor->columns}};
+	char text[2][48];
+	if (!saved)
+		return pp_fail(status, PP_EXIT_ENVIRONMENT,
+		               "%s is of another model: it lacks tensor `%s` (%s), which the program has", manifest->path,
+		               tensor->name, shape_text(&here, text[0]));
+	const char *dtype = json_string_value(json_object_get(saved, "dtype"));
+	if (!dtype || !get_shape(saved, &there))
+		return wrong(manifest, "a tensor has no dtype or shape", status);
+	if (there.dims != here.dims || there.extent[0] != here.extent[0] ||
+	    (there.dims == 2 && there.extent[1] != here.extent[1]))
+		return pp_fail(status, PP_EXIT_ENVIRONMENT,
+		               "%s is of another model: tensor `%s` is %s there and %s in the program", manifest->path,
+		               tensor->name, shape_text(&there, text[0]), shape_text(&here, text[1]));
+	if (strcmp(dtype, pp_dtype_name[tensor->dtype]) != 0)
+		return pp_fail(status, PP_EXIT_ENVIRONMENT, "%s: tensor `%s` is %.8s there and %s in the program",
+		               manifest->path, tensor->name, dtype, pp_dtype_name[tensor->dtype]);
+	return true;
+}
+
+bool pp_manifest_check_model(const struct pp_manifest *manifest, const struct pp_program *program,
+                             struct pp_status *status)
+{
+	const json_t *tensors = json_object_get(manifest->root, "tensors");
+	for (uint32_t t = 0; t < program->tensor_count; t++)
+		if (!check_tensor(manifest, &program->tensors[t], status))
+			return false;
+	uint64_t model;
+	if (json_object_size(tensors) == program->tensor_count)
+		return (get_text_number(manifest->root, "model", 16, &model) && model == pp_state_identity(program)) ||
+		       pp_fail(status, PP_EXIT_ENVIRONMENT, "%s is of another model: it has the same tensors in another order",
+		               manifest->path);
+	/* Every tensor of the program is there, so there are more: name the first of these. */
+	const char *name;
+	json_t *value;
+	json_object_foreach((json_t *)(uintptr_t)tensors, name, value)
+	{
+		bool known = false;
+		for (uint32_t t = 0; t < program->tensor_count && !known; t++)
+			known = strcmp(program->tensors[t].name, name) == 0;
+		struct shape shape;
+		char text[48];
+		if (!known && get_shape(value, &shape))
+			return pp_fail(status, PP_EXIT_ENVIRONMENT,
+			               "%s is of another model: it has tensor `%.80s` (%s), which the program lacks",
+			               manifest->path, name, shape_text(&shape, text));
+	}
+	return wrong(manifest, "tensors without a shape", status);
+}
+
+static bool check_seed(const struct pp_manifest *manifest, const char *key, uint64_t here, struct pp_status *status)
+{
+	uint64_t there;
+	if (!get_text_number(manifest->root, key, 10, &there))
+		return wrong(manifest, "a seed is missing", status);
+	return there == here || pp_fail(status, PP_EXIT_ENVIRONMENT,
+	                                "%s was made with %s %" PRIu64 ", the program has %" PRIu64
+	                                ": other data would follow; use the same, or --init to take the weights alone",
+	                                manifest->path, key, there, here);
+}
+
+bool pp_manifest_check_training(const struct pp_manifest *manifest, const struct pp_program *program,
+                                struct pp_status *status)
+{
+	const struct pp_train *train = &program->train;
+	const char *optimizer = json_string_value(json_object_get(manifest->root, "optimizer"));
+	if (!optimizer)
+		return wrong(manifest, "optimizer is missing", status);
+	if (strcmp(optimizer, pp_optimizer_name[train->optimizer]) != 0)
+		return pp_fail(status, PP_EXIT_ENVIRONMENT,
+		               "%s holds the state of optimizer %.20s, the program uses %s; --init takes the weights alone",
+		               manifest->path, optimizer, pp_optimizer_name[train->optimizer]);
+	return check_seed(manifest, "seed", train->seed, status) &&
+	       (train->data != PP_DATA_SYNTHETIC || check_seed(manifest, "data_seed", train->data_seed, status));
+}
+
+bool pp_manifest_file(const struct pp_manifest *manifest, const char *tensor, uint32_t *rank, struct pp_file_sum *sum,
+                      struct pp_status *status)
+{
+	const json_t *entry = json_object_get(json_object_get(manifest->root, "tensors"), tensor);
+	const char *file = json_string_value(json_object_get(entry, "file"));
+	char name[32];
+	if (!file || sscanf(file, "rank-%9" SCNu32, rank) != 1)
+		return wrong(manifest, "a tensor names no file", status);
+	pp_checkpoint_file(name, *rank);
+	const json_t *row = json_object_get(json_object_get(manifest->root, "files"), file);
+	uint64_t bytes;
+	if (strcmp(file, name) != 0 || !get_number(row, "bytes", &bytes) ||
+	    !get_text_number(row, "checksum", 16, &sum->hash))
+		return wrong(manifest, "a tensor names no file", status);
+	sum->bytes = bytes;
+	return true;
+}
