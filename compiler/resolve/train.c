@@ -196,6 +196,29 @@ static void read_tail(struct pp_resolver *resolver, struct pp_section *run)
 	pp_field_real(resolver, arguments, PP_ATTR_tail_share, &resolver->out->spec.train.eval_tail);
 }
 
+static void read_checkpoint(struct pp_resolver *resolver, struct pp_section *run)
+{
+	struct pp_train *train = &resolver->out->spec.train;
+	const struct pp_field *field = pp_field_read(resolver, run, PP_ATTR_run_checkpoint);
+	struct pp_section *arguments = field && field->state == PP_READY ? pp_section_arguments(resolver, field) : NULL;
+	if (!arguments)
+		return;
+	if (resolver->custom_only) {
+		pp_help(pp_error(resolver->diag, "E0114", field->name_span,
+		                 "`checkpoint` has no effect: a model of custom layers has no weights"),
+		        "remove it");
+		return;
+	}
+	pp_section_read_all(resolver, arguments);
+	pp_field_whole(resolver, arguments, PP_ATTR_every_steps, &train->checkpoint_every);
+	pp_field_whole(resolver, arguments, PP_ATTR_every_keep, &train->checkpoint_keep);
+	train->checkpoint_dir = "checkpoints";
+	if (pp_field_given(arguments, PP_ATTR_every_dir))
+		pp_field_name(resolver, arguments, PP_ATTR_every_dir, &train->checkpoint_dir);
+	if (!*train->checkpoint_dir)
+		pp_help(pp_error(resolver->diag, "E0207", field->expr->span, "`dir` is an empty name"), "name a folder");
+}
+
 void pp_resolve_run(struct pp_resolver *resolver)
 {
 	struct pp_section *run = resolver->sections[PP_SECTION_RUN];
@@ -208,6 +231,7 @@ void pp_resolve_run(struct pp_resolver *resolver)
 		train->steps = 1; /* not given: nothing to train on */
 	pp_field_whole(resolver, run, PP_ATTR_run_seed, &train->seed);
 	pp_field_whole(resolver, run, PP_ATTR_run_log_every, &train->log_every);
+	read_checkpoint(resolver, run);
 	read_rate(resolver, run);
 	check_warmup(resolver, run);
 	check_tokens(resolver, run);

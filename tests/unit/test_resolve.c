@@ -131,6 +131,38 @@ static void metric_asserts(void **state)
 	resolved_free(&r);
 }
 
+static void checkpoints(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *value, *line;
+	} cases[] = {
+	    {"every(50)", "checkpoint every 50 dir \"checkpoints\" keep 2"},
+	    {"every(steps = 7, keep = 3, dir = \"a/b\")", "checkpoint every 7 dir \"a/b\" keep 3"},
+	    {"every(0)", "`steps` = 0 is outside 1..1000000000000"},
+	    {"every(5, keep = 0)", "`keep` = 0 is outside 1..1000000"},
+	    {"every(5, dir = \"\")", "`dir` is an empty name [E0207]"},
+	    {"every", "`every` needs `steps`"},
+	    {"every(5, 6)", "E0201"},
+	};
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		char text[1024];
+		snprintf(text, sizeof text, MODEL REST "run { checkpoint = %s }\n", cases[i].value);
+		struct resolved r = resolve_text(text);
+		const char *said = r.ok ? spec_text(&r) : messages_text(&r.parsed, PP_DIAG_SHORT);
+		if (!strstr(said, cases[i].line))
+			fail_msg("%s: got %s, want %s", cases[i].value, said, cases[i].line);
+		resolved_free(&r);
+	}
+	struct resolved r = resolve_text("model m { layer a : custom * 4 { flops = 1GFLOP } }\ncluster c { gpus = 4 }\n"
+	                                 "parallel { pp = 4 }\nschedule gpipe\ntrain { microbatches = 8 }\n"
+	                                 "run { checkpoint = every(5) }\n");
+	assert_string_equal(messages_text(&r.parsed, PP_DIAG_SHORT),
+	                    "x.pipe:6:7: error: `checkpoint` has no effect: a model of custom layers has no weights "
+	                    "[E0114]\n");
+	resolved_free(&r);
+}
+
 static void batch_arithmetic(void **state)
 {
 	(void)state;
@@ -355,6 +387,7 @@ int main(void)
 	    cmocka_unit_test(messages),
 	    cmocka_unit_test(origins),
 	    cmocka_unit_test(metric_asserts),
+	    cmocka_unit_test(checkpoints),
 	    cmocka_unit_test(batch_arithmetic),
 	    cmocka_unit_test(scope_of_rows),
 	    cmocka_unit_test(imported_cluster),
