@@ -1,6 +1,7 @@
 /* Sizes and hash of the image format. */
 #include "image_format.h"
 
+#include "hash.h"
 #include "image.h"
 
 #include <string.h>
@@ -65,6 +66,34 @@ uint32_t pp_section_record(enum pp_section section)
 	if ((unsigned)section < PP_RECORD_COUNT)
 		return table_record((enum pp_record_kind)section);
 	return extra_record[(unsigned)section - PP_RECORD_COUNT];
+}
+
+static uint64_t add_text(uint64_t hash, const char *text)
+{
+	return pp_hash_more(hash, text ? text : "", text ? strlen(text) + 1 : 1);
+}
+
+uint64_t pp_image_tables(void)
+{
+	uint64_t hash = PP_HASH_EMPTY;
+	for (unsigned op = 0; op < PP_OP_COUNT; op++)
+		hash = add_text(add_text(hash, pp_op_table[op].mnemonic), pp_op_table[op].signature);
+	for (unsigned op = 0; op < PP_BODY_OP_COUNT; op++) {
+		struct pp_body_op_info info = pp_body_op_info((enum pp_body_op)op);
+		hash = add_text(add_text(hash, info.mnemonic), info.inputs);
+		hash = add_text(add_text(hash, info.outputs), info.immediates);
+	}
+	for (unsigned kind = 0; kind < PP_RECORD_COUNT; kind++) {
+		const struct pp_record *record = &pp_record_table[kind];
+		hash = add_text(hash, record->word);
+		for (uint32_t i = 0; i < record->field_count; i++) {
+			const unsigned char shape = (unsigned char)record->fields[i].kind;
+			hash = pp_hash_more(add_text(hash, record->fields[i].key), &shape, 1);
+			for (uint32_t n = 0; n < record->fields[i].name_count; n++)
+				hash = add_text(hash, record->fields[i].names[n]);
+		}
+	}
+	return hash;
 }
 
 /* Multiply and rotate per 8 bytes, then a finisher that spreads every bit. Not cryptographic. */

@@ -2,8 +2,9 @@
  *
  *   0  magic "PPX1\r\n\032\n"    8  u32 format version    12  u32 byte-order mark
  *  16  u64 size of the file    24  u64 checksum of all after the header
- *  32  u64 hash of the header before it, thus of the whole file
- *  40  section table: per section, in the order of enum pp_section, u64 offset and u64 count of records
+ *  32  u64 fingerprint of the instruction set and the record fields that the file was written with
+ *  40  u64 hash of the header before it, thus of the whole file
+ *  48  section table: per section, in the order of enum pp_section, u64 offset and u64 count of records
  *
  * Sections start at multiples of 8 and hold records of fixed size, all numbers little-endian. Table records are the
  * fields of program_fields.c one after the other; texts are offsets into the strings section. */
@@ -21,8 +22,9 @@ enum {
 	PP_IMAGE_AT_ORDER = 12,
 	PP_IMAGE_AT_SIZE = 16,
 	PP_IMAGE_AT_CHECKSUM = 24,
-	PP_IMAGE_AT_HASH = 32,
-	PP_IMAGE_HEADER = 40,
+	PP_IMAGE_AT_TABLES = 32,
+	PP_IMAGE_AT_HASH = 40,
+	PP_IMAGE_HEADER = 48,
 };
 
 /* The first PP_RECORD_COUNT sections hold the tables of that number; slots of all ranks one after the other, likewise
@@ -56,6 +58,9 @@ uint32_t pp_section_record(enum pp_section section);
 
 /* Bytes of a field in a record. */
 uint32_t pp_field_size(const struct pp_field *field);
+
+/* Fingerprint of ops.def and program_fields.c: an image written with other tables means something else. */
+uint64_t pp_image_tables(void);
 
 /* Hash of bytes, 8 at a time. */
 uint64_t pp_image_mix(const unsigned char *bytes, size_t length);

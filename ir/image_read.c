@@ -51,6 +51,10 @@ static bool check_header(struct loader *loader)
 		return pp_fail(loader->status, PP_EXIT_ENVIRONMENT,
 		               "%s has image version %u, this tool reads version %d: build it again", loader->name,
 		               pp_load32(bytes + PP_IMAGE_AT_VERSION), PP_IMAGE_VERSION);
+	if (pp_load64(bytes + PP_IMAGE_AT_TABLES) != pp_image_tables())
+		return pp_fail(loader->status, PP_EXIT_ENVIRONMENT,
+		               "%s was made by another build of the compiler, with another instruction set: build it again",
+		               loader->name);
 	if (pp_load64(bytes + PP_IMAGE_AT_SIZE) != loader->length)
 		return pp_fail(loader->status, PP_EXIT_ENVIRONMENT,
 		               "%s is not a usable image: it has %zu bytes, its header says %" PRIu64

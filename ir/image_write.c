@@ -309,6 +309,7 @@ static void put_header(struct image *image)
 	pp_store32(at + PP_IMAGE_AT_ORDER, PP_IMAGE_ORDER);
 	pp_store64(at + PP_IMAGE_AT_SIZE, image->length);
 	pp_store64(at + PP_IMAGE_AT_CHECKSUM, pp_image_mix(at + PP_IMAGE_HEADER, image->length - PP_IMAGE_HEADER));
+	pp_store64(at + PP_IMAGE_AT_TABLES, pp_image_tables());
 	pp_store64(at + PP_IMAGE_AT_HASH, pp_image_mix(at, PP_IMAGE_AT_HASH));
 }
 

@@ -17,6 +17,7 @@ static void seal(unsigned char *bytes, size_t length)
 	pp_store32(bytes + PP_IMAGE_AT_VERSION, PP_IMAGE_VERSION);
 	pp_store32(bytes + PP_IMAGE_AT_ORDER, PP_IMAGE_ORDER);
 	pp_store64(bytes + PP_IMAGE_AT_SIZE, length);
+	pp_store64(bytes + PP_IMAGE_AT_TABLES, pp_image_tables());
 	pp_store64(bytes + PP_IMAGE_AT_CHECKSUM, pp_image_mix(bytes + PP_IMAGE_HEADER, length - PP_IMAGE_HEADER));
 	pp_store64(bytes + PP_IMAGE_AT_HASH, pp_image_mix(bytes, PP_IMAGE_AT_HASH));
 }

@@ -126,6 +126,11 @@ static void messages(void **state)
 	seal(image.bytes, image.length);
 	assert_refused(&image, image.length, "x.ppx has image version 9, this tool reads version 2: build it again");
 	image.bytes[PP_IMAGE_AT_VERSION] = PP_IMAGE_VERSION;
+	image.bytes[PP_IMAGE_AT_TABLES] ^= 1;
+	seal(image.bytes, image.length);
+	assert_refused(&image, image.length,
+	               "x.ppx was made by another build of the compiler, with another instruction set: build it again");
+	image.bytes[PP_IMAGE_AT_TABLES] ^= 1;
 	unsigned char *stage = image.bytes + pp_load64(image.bytes + PP_IMAGE_HEADER + 16 * PP_RECORD_STAGE);
 	pp_store32(stage, 2);
 	seal(image.bytes, image.length);
