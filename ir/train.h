@@ -38,7 +38,7 @@ struct pp_train {
 	uint64_t checkpoint_every;  /* steps between two checkpoints; 0: none are made */
 	uint64_t checkpoint_keep;   /* how many of the newest stay; 0: all */
 	const char *checkpoint_dir; /* folder that they are saved in; relative to the current folder */
-	const char *data_path; /* PP_DATA_FILE: as written in the spec; relative to the current folder */
+	const char *data_path;      /* PP_DATA_FILE: as written in the spec; relative to the current folder */
 	struct pp_hyper *hypers;
 	uint32_t hyper_count;
 };

@@ -90,6 +90,8 @@ static bool choose(const char *path, struct choice *choice, struct pp_status *st
 {
 	char manifest[PP_PATH_MAX];
 	struct stat info;
+	if (!*path)
+		return pp_fail(status, PP_EXIT_ENVIRONMENT, "the folder of checkpoints has an empty name");
 	int length = snprintf(manifest, sizeof manifest, "%s/manifest.json", path);
 	choice->direct = length > 0 && (size_t)length < sizeof manifest && stat(manifest, &info) == 0;
 	if (choice->direct)
@@ -176,8 +178,7 @@ static bool prepare_folder(struct pp_checkpoints *checkpoints, uint64_t start, s
 	if (ok && count && steps[count - 1] > start)
 		ok = pp_fail(status, PP_EXIT_ENVIRONMENT,
 		             "%s already holds a checkpoint of step %" PRIu64 ", this run starts at step %" PRIu64
-		             "; go on from it with --resume=%s, or give another folder "
-		             "with --save",
+		             "; go on from it with --resume=%s, remove it, or give another folder with --save",
 		             checkpoints->folder, steps[count - 1], start, checkpoints->folder);
 	free(steps);
 	if (ok)
@@ -258,6 +259,19 @@ static bool write_mine(struct pp_checkpoints *checkpoints, uint64_t step, struct
 	return ok;
 }
 
+/* Rank 0 has made the folder. */
+static bool sees_folder(const struct pp_checkpoints *checkpoints, uint64_t step, struct pp_status *status)
+{
+	char path[PP_PATH_MAX];
+	struct stat info;
+	if (!pp_checkpoint_path(path, checkpoints->folder, step, true, NULL, status))
+		return false;
+	return stat(path, &info) == 0 ||
+	       pp_fail(status, PP_EXIT_RUN,
+	               "rank %" PRIu32 " does not see %s, which rank 0 made: all ranks must save to one shared folder",
+	               checkpoints->link.interp->rank, path);
+}
+
 /* Every file as long as its rank says: else the ranks do not share the folder. */
 static bool sees_all(const struct pp_checkpoints *checkpoints, uint64_t step, const struct pp_file_sum *files,
                      struct pp_status *status)
@@ -310,7 +324,7 @@ static enum pp_agreed save(struct pp_checkpoints *checkpoints, const struct pp_t
 	if (agreed != PP_ALL_FINE)
 		return agreed;
 	pass_point(checkpoints);
-	fine = write_mine(checkpoints, point->step, &mine, status);
+	fine = sees_folder(checkpoints, point->step, status) && write_mine(checkpoints, point->step, &mine, status);
 	pass_point(checkpoints);
 	agreed = ask(checkpoints, "writing a checkpoint", fine, status);
 	if (agreed != PP_ALL_FINE)
