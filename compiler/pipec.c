@@ -113,8 +113,8 @@ static void job_open(struct job *job, const struct settings *settings)
 	    .folders = settings->folders.items,
 	    .folder_count = settings->folders.count,
 	    .schedule = settings->schedule,
-	    .library = pp_library,
-	    .library_count = pp_library_count,
+	    .shipped = pp_library,
+	    .shipped_count = pp_library_count,
 	};
 }
 

@@ -22,9 +22,9 @@ struct pp_resolve_options {
 	size_t set_count;
 	const char *const *folders; /* -I */
 	size_t folder_count;
-	const char *schedule; /* --schedule, or NULL */
-	const struct pp_library_file *library;
-	size_t library_count;
+	const char *schedule;                  /* --schedule, or NULL */
+	const struct pp_library_file *shipped; /* library files that come with the compiler */
+	size_t shipped_count;
 };
 
 enum pp_origin {

@@ -25,7 +25,7 @@
 struct pp_rows_input {
 	const char *name;                     /* of the schedule */
 	const struct pp_stmt *block;          /* its block */
-	bool library;                         /* a library schedule: its asserts say where it can be used */
+	bool shipped;                         /* a library schedule: its asserts say where it can be used */
 	struct pp_span place;                 /* where the user asked for it */
 	uint32_t ranks, stages, microbatches; /* each at least 1 */
 	const uint32_t *stage_rank;           /* [stages] */

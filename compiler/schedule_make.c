@@ -52,7 +52,7 @@ bool pp_schedule_make(struct pp_arena *arena, const struct pp_resolved *resolved
 	struct pp_rows_input input = {
 	    .name = spec->schedule_name,
 	    .block = block,
-	    .library = !resolved->schedule,
+	    .shipped = !resolved->schedule,
 	    .place = spec->schedule_span,
 	    .ranks = spec->parallel.pp,
 	    .stages = spec->stages.stage_count,

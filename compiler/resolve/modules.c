@@ -197,10 +197,10 @@ static const char *find_file(struct pp_module *module, const char *name, char **
 		if (try_file(resolver, path, text, length))
 			return path;
 	}
-	for (size_t i = 0; i < options->library_count; i++) {
-		if (strcmp(options->library[i].path, name) == 0) {
-			*length = strlen(options->library[i].text);
-			*text = pp_arena_copy(resolver->arena, options->library[i].text, *length);
+	for (size_t i = 0; i < options->shipped_count; i++) {
+		if (strcmp(options->shipped[i].path, name) == 0) {
+			*length = strlen(options->shipped[i].text);
+			*text = pp_arena_copy(resolver->arena, options->shipped[i].text, *length);
 			return pp_arena_printf(resolver->arena, "<library>/%s", name);
 		}
 	}

@@ -39,7 +39,7 @@ static void wrong_count(struct pp_row_build *row, const char *title, uint64_t co
 {
 	uint32_t m = row->input->microbatches;
 	struct pp_message *message =
-	    pp_error(row->diag, "E0603", row->input->library ? row->input->place : at,
+	    pp_error(row->diag, "E0603", row->input->shipped ? row->input->place : at,
 	             "rank %u: %s count is %" PRIu64 ", wanted m = %u", row->rank, title, count, m);
 	if (count < m)
 		pp_help(message, "add %" PRIu64, m - count);

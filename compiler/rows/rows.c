@@ -263,7 +263,7 @@ static bool every_rank_has_a_row(const struct expander *x)
 /* The asserts of a library schedule say what it needs, for every rank. */
 static bool usable(struct expander *x)
 {
-	for (uint32_t rank = 0; x->input->library && rank < x->input->ranks; rank++) {
+	for (uint32_t rank = 0; x->input->shipped && rank < x->input->ranks; rank++) {
 		struct pp_row_build row;
 		open_row(x, &row, rank, NULL, x->input->place);
 		for (const struct pp_stmt *stmt = x->input->block->body; stmt; stmt = stmt->next) {

@@ -33,7 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 	    pp_sources_add(sources, "fuzz.pipe", pp_arena_copy(arena, (const char *)bytes, length), length);
 	const struct pp_ast *ast = source ? pp_parse(arena, strings, source, diag) : NULL;
 	if (ast && pp_diag_ok(diag)) {
-		struct pp_resolve_options options = {.library = pp_library, .library_count = pp_library_count};
+		struct pp_resolve_options options = {.shipped = pp_library, .shipped_count = pp_library_count};
 		struct pp_resolved resolved;
 		bool ok = pp_resolve(arena, strings, sources, ast, &options, diag, &resolved);
 		if (ok != pp_diag_ok(diag))

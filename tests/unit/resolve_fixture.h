@@ -41,8 +41,8 @@ static inline void read_options(struct pp_arena *arena, const char *text, struct
 				fail_msg("unknown option %s", word);
 		}
 	}
-	lists->options.library = pp_library;
-	lists->options.library_count = pp_library_count;
+	lists->options.shipped = pp_library;
+	lists->options.shipped_count = pp_library_count;
 	lists->options.defines = lists->defines;
 	lists->options.sets = lists->sets;
 	lists->options.folders = lists->folders;

@@ -35,7 +35,7 @@ static inline void expand_block(struct expanded *x, const struct pp_stmt *block,
 	struct pp_scope scope = {.bindings = names, .count = 1};
 	struct pp_rows_input input = {.name = name,
 	                              .block = block,
-	                              .library = library,
+	                              .shipped = library,
 	                              .place = PP_NO_SPAN,
 	                              .ranks = shape->p,
 	                              .stages = stages,

@@ -61,8 +61,8 @@ static const struct pp_program *compiled(struct pp_arena *arena, const char *nam
 	char *text;
 	size_t length;
 	unit.diag = pp_diag_create(arena, unit.sources);
-	unit.options.library = pp_library;
-	unit.options.library_count = pp_library_count;
+	unit.options.shipped = pp_library;
+	unit.options.shipped_count = pp_library_count;
 	assert_true(
 	    pp_file_read(arena, pp_arena_printf(arena, PP_SOURCE_DIR "/samples/%s.pipe", name), &text, &length, &status));
 	unit.source = pp_sources_add(unit.sources, name, text, length);
