@@ -201,44 +201,75 @@ static uint64_t capacity_of(const struct pp_dump *dump, uint32_t rank)
 	return memory->capacity > memory->reserve ? memory->capacity - memory->reserve : memory->capacity;
 }
 
-static void print_curve(const struct pp_dump *dump, uint32_t rank, uint32_t columns, uint64_t from, uint64_t to)
+/* `scale` is what nine tenths and more stand for. */
+static void print_curve(const struct pp_dump *dump, uint32_t rank, const struct pp_curve *curve, uint64_t scale,
+                        uint32_t columns, uint64_t from, uint64_t to)
 {
-	struct pp_curve curve = pp_memory_curve(dump, rank, dump->bytes);
-	uint64_t scale = capacity_of(dump, rank) ? capacity_of(dump, rank) : curve.peak;
 	size_t at = 0;
 	fprintf(dump->out, " r%-3u |", rank);
 	for (uint32_t i = 0; i < columns; i++) {
 		double slice = (double)(to - from) / columns;
 		uint64_t start = from + (uint64_t)(i * slice), end = from + (uint64_t)((i + 1) * slice);
-		fputc(digit_of(dump, largest_within(&curve, &at, start, end > start ? end : start + 1), scale), dump->out);
+		fputc(digit_of(dump, largest_within(curve, &at, start, end > start ? end : start + 1), scale), dump->out);
 	}
-	if (!dump->bytes) {
-		fprintf(dump->out, "| peak %llu\n", (unsigned long long)curve.peak);
-		return;
+	if (dump->bytes)
+		fprintf(dump->out, "| peak %s at t=%s\n", pp_show_bytes(dump->arena, curve->peak),
+		        pp_dump_time(dump, curve->peak_at));
+	else
+		fprintf(dump->out, "| peak %llu\n", (unsigned long long)curve->peak);
+}
+
+/* A line for every run of chosen ranks with the same capacity. */
+static void print_capacities(const struct pp_dump *dump)
+{
+	const uint32_t ranks = dump->program->ranks;
+	for (uint32_t rank = 0, last; rank < ranks; rank = last + 1) {
+		last = rank;
+		if (!dump->chosen[rank])
+			continue;
+		while (last + 1 < ranks && dump->chosen[last + 1] && capacity_of(dump, last + 1) == capacity_of(dump, rank))
+			last++;
+		if (!capacity_of(dump, rank))
+			continue;
+		fprintf(dump->out, " capacity less reserve: %s on r%u", pp_show_bytes(dump->arena, capacity_of(dump, rank)),
+		        rank);
+		if (last > rank)
+			fprintf(dump->out, "..r%u", last);
+		fputc('\n', dump->out);
 	}
-	fprintf(dump->out, "| peak %s at t=%s", pp_show_bytes(dump->arena, curve.peak), pp_dump_time(dump, curve.peak_at));
-	if (capacity_of(dump, rank))
-		fprintf(dump->out, " of %s", pp_show_bytes(dump->arena, capacity_of(dump, rank)));
-	fputc('\n', dump->out);
+}
+
+static void print_title(const struct pp_dump *dump, uint64_t from, uint64_t to, uint64_t largest)
+{
+	fprintf(dump->out, "%s over time, %s .. %s %s", dump->bytes ? "live bytes" : "stashes held",
+	        pp_dump_time(dump, from), pp_dump_time(dump, to), dump->unit.name);
+	if (dump->bytes)
+		fprintf(dump->out, "; tenths of the largest peak, %s\n", pp_show_bytes(dump->arena, largest));
+	else
+		fputs("; a = 10, b = 11, ...\n", dump->out);
 }
 
 void pp_emit_memory(const struct pp_dump *dump)
 {
 	uint64_t end = dump->sim->makespan + dump->sim->tail, to = dump->to < end ? dump->to : end,
-	         from = dump->from < to ? dump->from : to;
-	const uint32_t around = dump->bytes ? 48 : 20;
+	         from = dump->from < to ? dump->from : to, largest = 0;
+	const uint32_t around = dump->bytes ? 36 : 20, ranks = dump->program->ranks;
 	uint32_t columns = dump->width > around + 20 ? dump->width - around : 20;
 	if (!dump->bytes && dump->sim->makespan <= columns && from == 0 && to == end &&
 	    to) /* unit costs: a column per unit */
 		columns = (uint32_t)to;
-	fprintf(dump->out, "%s over time, %s .. %s %s%s\n", dump->bytes ? "live bytes" : "stashes held",
-	        pp_dump_time(dump, from), pp_dump_time(dump, to), dump->unit.name,
-	        !dump->bytes           ? "; a = 10, b = 11, ..."
-	        : capacity_of(dump, 0) ? "; tenths of the capacity less reserve"
-	                               : "; tenths of the rank's peak (no capacity given)");
-	for (uint32_t rank = 0; rank < dump->program->ranks; rank++)
+	struct pp_curve *curves = PP_NEW_ARRAY(dump->arena, struct pp_curve, ranks);
+	for (uint32_t rank = 0; rank < ranks; rank++) {
 		if (dump->chosen[rank])
-			print_curve(dump, rank, columns, from, to);
+			curves[rank] = pp_memory_curve(dump, rank, dump->bytes);
+		largest = curves[rank].peak > largest ? curves[rank].peak : largest;
+	}
+	print_title(dump, from, to, largest);
+	for (uint32_t rank = 0; rank < ranks; rank++)
+		if (dump->chosen[rank])
+			print_curve(dump, rank, &curves[rank], largest, columns, from, to);
+	if (dump->bytes)
+		print_capacities(dump);
 }
 
 void pp_emit_memory_json(const struct pp_dump *dump)

@@ -253,9 +253,10 @@ static void print_proof(const struct pp_dump *dump)
 void pp_emit_header(const struct pp_dump *dump)
 {
 	const struct pp_program *program = dump->program;
-	fprintf(dump->out, "%s: %" PRIu64 " ranks = tp %u x pp %u x dp %u, %u stages, m = %u", dump->file,
-	        (uint64_t)program->tp * program->ranks * program->dp, program->tp, program->ranks, program->dp,
-	        program->stage_count, program->microbatches);
+	const uint64_t ranks = (uint64_t)program->tp * program->ranks * program->dp;
+	fprintf(dump->out, "%s: %" PRIu64 " rank%s = tp %u x pp %u x dp %u, %u stage%s, m = %u", dump->file, ranks,
+	        ranks == 1 ? "" : "s", program->tp, program->ranks, program->dp, program->stage_count,
+	        program->stage_count == 1 ? "" : "s", program->microbatches);
 	if (program->schedule_name)
 		fprintf(dump->out, ", %s", program->schedule_name);
 	if (dump->sim)
@@ -329,7 +330,7 @@ void pp_emit_stats_json(const struct pp_dump *dump)
 	pp_json_uint(&json, "vpp", program->vpp);
 	pp_json_uint(&json, "stages", program->stage_count);
 	pp_json_uint(&json, "microbatches", program->microbatches);
-	pp_json_string(&json, "unit", "ns");
+	pp_json_string(&json, "time_unit", "ns");
 	pp_json_uint(&json, "makespan", sim->makespan);
 	pp_json_uint(&json, "tail", sim->tail);
 	pp_json_uint(&json, "longest_span", sim->longest_span);
