@@ -416,9 +416,12 @@ static void print_json(const struct pp_diag *diag, const struct pp_message *mess
 	json_place(&json, diag, &message->labels[0]);
 	pp_json_open_array(&json, "labels");
 	for (size_t i = 0; i < message->label_count; i++) {
+		const struct label *label = &message->labels[i];
+		if (!*label->text && !pp_sources_find(diag->sources, label->span.start))
+			continue; /* a message without a position */
 		pp_json_open_object(&json, NULL);
-		json_place(&json, diag, &message->labels[i]);
-		pp_json_string(&json, "text", message->labels[i].text);
+		json_place(&json, diag, label);
+		pp_json_string(&json, "text", label->text);
 		pp_json_close(&json);
 	}
 	pp_json_close(&json);

@@ -82,8 +82,8 @@ static uint64_t compute_ticks(struct pp_sim_run *run, struct pp_sim_state *state
 	uint64_t ticks = run->program->stages[instr->stage].ticks[pp_phase_of(instr)];
 	uint64_t permille = run->program->cost.pair_permille ? run->program->cost.pair_permille : 1000;
 	if (state->paired) {
-		uint64_t whole =
-		    (state->pair_plan + ticks) / 1000 * permille + (state->pair_plan + ticks) % 1000 * permille / 1000;
+		uint64_t plan = pp_plus(state->pair_plan, ticks),
+		         whole = plan / 1000 * permille + plan % 1000 * permille / 1000;
 		state->paired = false;
 		return whole > state->pair_first ? whole - state->pair_first : 0;
 	}
@@ -119,7 +119,7 @@ static void compute(struct pp_sim_run *run, uint32_t rank, const struct pp_instr
 	take_slots(run, rank, instr);
 	state->clock = pp_plus(start, ticks);
 	give_slots(run, rank, instr);
-	result->busy += ticks;
+	result->busy = pp_plus(result->busy, ticks);
 	result->last = state->gap_from = state->clock;
 	if (run->sim->instr)
 		run->sim->instr[rank][state->at] = (struct pp_interval){start, state->clock};

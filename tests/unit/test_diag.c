@@ -81,6 +81,16 @@ static void no_position(void **state)
 	assert_printed(&f, PP_DIAG_HUMAN, "warning[W0001]: just so\n");
 }
 
+static void no_position_json(void **state)
+{
+	(void)state;
+	struct fixture f = make("");
+	pp_warning(f.diag, "W0001", PP_NO_SPAN, "just so");
+	assert_printed(&f, PP_DIAG_JSON,
+	               "{\"schema\": \"pipec.diagnostic/1\", \"severity\": \"warning\", \"code\": \"W0001\", \"message\": "
+	               "\"just so\", \"labels\": [], \"notes\": []}\n");
+}
+
 static void twenty_errors_at_most(void **state)
 {
 	(void)state;
@@ -158,6 +168,7 @@ int main(void)
 	    cmocka_unit_test(bytes_that_are_no_text),
 	    cmocka_unit_test(columns_count_characters),
 	    cmocka_unit_test(no_position),
+	    cmocka_unit_test(no_position_json),
 	    cmocka_unit_test(twenty_errors_at_most),
 	    cmocka_unit_test(json_form),
 	};

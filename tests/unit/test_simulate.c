@@ -69,6 +69,22 @@ static void random_programs(void **state)
 	}
 }
 
+/* Times beyond what 64 bits count stop there: a program text may say anything. */
+static void times_stop_at_the_most(void **state)
+{
+	(void)state;
+	struct pp_arena *arena = pp_arena_create(NULL);
+	struct build_options options = {.depth = 2};
+	for (int phase = 0; phase < PP_PHASE_COUNT; phase++)
+		options.ticks[phase] = UINT64_MAX / 3;
+	const struct pp_program *program = build_program(arena, build_1f1b(arena, 1, 4), &options);
+	struct pp_sim sim;
+	assert_true(pp_simulate(arena, program, &program->programs[0], PP_LAYOUT_CHANNEL, false, &sim));
+	assert_true(sim.makespan == UINT64_MAX);
+	assert_true(sim.rank[0].busy == UINT64_MAX);
+	pp_arena_destroy(arena);
+}
+
 static struct pp_program *two_ranks(struct pp_arena *arena, bool trains)
 {
 	struct build_options options = {.latency = 50, .trains = trains};
@@ -186,13 +202,10 @@ static void a_deadlock_does_not_finish(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(closed_forms),
-	    cmocka_unit_test(random_programs),
-	    cmocka_unit_test(idle_by_cause),
-	    cmocka_unit_test(head_of_line),
-	    cmocka_unit_test(step_tail),
-	    cmocka_unit_test(intervals),
-	    cmocka_unit_test(a_deadlock_does_not_finish),
+	    cmocka_unit_test(closed_forms),    cmocka_unit_test(times_stop_at_the_most),
+	    cmocka_unit_test(random_programs), cmocka_unit_test(idle_by_cause),
+	    cmocka_unit_test(head_of_line),    cmocka_unit_test(step_tail),
+	    cmocka_unit_test(intervals),       cmocka_unit_test(a_deadlock_does_not_finish),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
