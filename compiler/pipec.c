@@ -2,9 +2,9 @@
 #include "library.h"
 #include "pass.h"
 #include "show.h"
+#include "summary.h"
 
 #include "codegen/plan_memory.h"
-#include "ir/figures.h"
 #include "ir/file.h"
 #include "ir/image.h"
 #include "ir/options.h"
@@ -118,14 +118,25 @@ static void job_open(struct job *job, const struct settings *settings)
 	};
 }
 
-/* Print the messages; the exit code of a job that got this far. */
-static int job_close(struct job *job, bool ok)
+static void job_print(const struct job *job)
 {
 	const struct settings *settings = job->settings;
 	pp_diag_print(job->unit.diag, stderr, (enum pp_diag_format)settings->diagnostics, use_color(settings));
+}
+
+/* The exit code of a job whose messages are printed. */
+static int job_end(struct job *job, bool ok)
+{
 	bool clean = ok && pp_diag_ok(job->unit.diag);
 	pp_arena_destroy(job->unit.arena);
 	return clean ? PP_EXIT_OK : PP_EXIT_REJECTED;
+}
+
+/* Print the messages; the exit code of a job that got this far. */
+static int job_close(struct job *job, bool ok)
+{
+	job_print(job);
+	return job_end(job, ok);
 }
 
 /* End a job that the environment stopped. */
@@ -157,44 +168,6 @@ static bool load(struct job *job, const char *path, enum pp_content *content, st
 		return pp_fail(status, PP_EXIT_ENVIRONMENT, "%s holds binary data, not a spec or a program text", path);
 	unit->source = pp_sources_add(unit->sources, strcmp(path, "-") == 0 ? "<stdin>" : path, text, length);
 	return unit->source || pp_fail(status, PP_EXIT_ENVIRONMENT, "%s is too large", path);
-}
-
-/* ---- summary --------------------------------------------------------------------------------- */
-
-static uint32_t fullest_rank(const struct pp_program *program)
-{
-	uint32_t rank = 0;
-	for (uint32_t r = 1; r < program->ranks; r++)
-		if (program->rank[r].arena_bytes > program->rank[rank].arena_bytes)
-			rank = r;
-	return rank;
-}
-
-static void print_proof(FILE *out, const struct pp_stamp *stamp)
-{
-	if (stamp->layouts == (1u << PP_LAYOUT_COUNT) - 1) {
-		fputs("proven: no deadlock in any queue layout", out);
-		return;
-	}
-	fputs("proven: no deadlock in queue layouts", out);
-	for (unsigned i = 0; i < PP_LAYOUT_COUNT; i++)
-		if (stamp->layouts >> i & 1)
-			fprintf(out, " %s", pp_layout_name[i]);
-}
-
-static void print_summary(struct pp_arena *arena, const char *name, const struct pp_program *program,
-                          const struct pp_sim *sim, FILE *out)
-{
-	uint32_t rank = fullest_rank(program);
-	fprintf(out, "%s: %u ranks = tp %u x pp %u x dp %u, %u stages, m = %u", name,
-	        program->ranks * program->tp * program->dp, program->tp, program->ranks, program->dp, program->stage_count,
-	        program->microbatches);
-	if (program->schedule_name)
-		fprintf(out, ", %s", program->schedule_name);
-	fprintf(out, "; bubble %.1f %% of the makespan; peak %s (rank %u); ", 100 * sim->bubble,
-	        pp_show_bytes(arena, program->rank[rank].arena_bytes), rank);
-	print_proof(out, &program->stamp);
-	fputc('\n', out);
 }
 
 /* ---- build, check ---------------------------------------------------------------------------- */
@@ -292,12 +265,11 @@ static int emit_level(struct job *job, enum pp_content content, enum pp_pass pas
 	return job_close(job, ok);
 }
 
-static int write_image(struct job *job, const char *path)
+static int write_image(struct job *job, const char *output)
 {
 	struct pp_status status;
 	unsigned char *bytes;
 	size_t length;
-	const char *output = job->settings->output ? job->settings->output : default_output(job->unit.arena, path);
 	pp_image_write(job->unit.program, &bytes, &length);
 	if (!pp_file_write(output, bytes, length, &status)) {
 		job_close(job, true);
@@ -318,14 +290,17 @@ static int build_file(const struct settings *settings, const char *path, enum co
 	if (command == BUILD && settings->emit)
 		return emit_level(&job, content, pp_pass_of_level(levels[settings->emit - 1]));
 	bool ok = make(&job, content, PP_PASS_asserts);
+	const char *output = NULL;
 	if (ok && command == BUILD) {
-		int code = write_image(&job, path);
+		output = settings->output ? settings->output : default_output(job.unit.arena, path);
+		int code = write_image(&job, output);
 		if (code)
 			return code;
 	}
+	job_print(&job);
 	if (ok && !settings->quiet)
-		print_summary(job.unit.arena, job.unit.source->name, job.unit.program, &job.unit.sim, stderr);
-	return job_close(&job, ok);
+		pp_summary_print(&job.unit, output, settings->diagnostics == PP_DIAG_JSON, stderr);
+	return job_end(&job, ok);
 }
 
 /* ---- verify ---------------------------------------------------------------------------------- */
@@ -337,8 +312,9 @@ static void print_verified(const char *path, const struct pp_program *program, c
 		for (uint32_t r = 0; r < program->ranks; r++)
 			instructions += program->programs[i].streams[r].count;
 	printf("%s: ", path);
-	print_proof(stdout, stamp);
-	printf("; %" PRIu64 " instructions on %u ranks; bits: ", instructions, program->ranks);
+	pp_proof_print(stdout, stamp);
+	printf("; %" PRIu64 " instructions on %u rank%s; bits: ", instructions, program->ranks,
+	       program->ranks == 1 ? "" : "s");
 	if (stamp->bits_fixed)
 		puts("fixed");
 	else

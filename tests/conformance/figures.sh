@@ -47,5 +47,5 @@ readme=$samples/../README.md
 session() { sed -n "/^\$ $1/,/^\$ $2/p" "$readme" | sed '1d;$d'; }
 (cd "$work" && cp "$work/m.ppx" minimal.ppx && LC_ALL=C "$BIN/pipedump" minimal.ppx) >"$work/dump.out"
 session 'pipedump minimal' mpirun | diff - "$work/dump.out" || { echo "the README shows another pipedump"; failures=$((failures + 1)); }
-says readme "$readme" "$(sed "s,^.*/samples/,samples/," "$work/build.err")"
+says readme "$readme" "$(sed "s,^.*/samples/,samples/,; s,-> .*/m.ppx:,-> minimal.ppx:," "$work/build.err")"
 finish

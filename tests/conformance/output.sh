@@ -54,6 +54,22 @@ iconv -f UTF-8 -t UTF-16 "$samples/minimal.pipe" >"$work/utf16.pipe"
 run utf16 1 "$BIN/pipec" build "$work/utf16.pipe"
 lines utf16 1 '^error\[E0007\]: text is in UTF-16, wanted UTF-8$'
 
+
+# The summary: after the warnings, names the image; an object like the messages' with --diagnostics=json.
+grep -v '^assert' "$samples/minimal.pipe" >"$work/minimal.pipe"
+one=(--set parallel.pp=1 --set cluster.gpus=1 --set train.microbatches=1)
+two=(--set train.microbatches=2)
+run summary 0 "$BIN/pipec" build "$work/minimal.pipe" "${two[@]}" -o "$work/two.ppx"
+lines summary 1 '^warning\[W0601\]'
+tail -n 1 "$work/summary.err" | grep -qE 'minimal.pipe -> .*/two.ppx: 4 ranks = tp 1 x pp 4 x dp 1, 4 stages, m = 2, ' || {
+  echo "summary: want it last:"; cat "$work/summary.err"; failures=1; }
+run summary_json 0 "$BIN/pipec" check --diagnostics=json "$work/minimal.pipe" "${two[@]}"
+lines summary_json 1 '^\{"schema": "pipec.diagnostic/1", "severity": "warning", "code": "W0601", '
+lines summary_json 1 '^\{"schema": "pipec.summary/1", "file": "[^"]*/minimal.pipe", "tp": 1, "pp": 4, "dp": 1, "stages": 4, "microbatches": 2, "schedule": "1f1b", "time_unit": "ns", "makespan": [0-9]+, .*"peak_rank": 0, "layouts": \["channel", .*\]\}$'
+lines summary_json 2 .
+run summary_one 0 "$BIN/pipec" check "$work/minimal.pipe" "${one[@]}"
+lines summary_one 1 'minimal.pipe: 1 rank = tp 1 x pp 1 x dp 1, 1 stage, m = 1, '
+
 # Metrics are on disk step by step: a run that ends early leaves the lines of the steps before.
 "$BIN/pipec" build -q "$samples/custom_costs.pipe" --set run.steps=1000 -o "$work/c.ppx"
 "$BIN/piperun" -q "$work/c.ppx" --metrics="$work/c.jsonl" 2>"$work/killed.err" &

@@ -1,0 +1,91 @@
+/* The summary of a program that was built or checked. Requires: every pass has succeeded. */
+#include "summary.h"
+
+#include "ir/figures.h"
+#include "ir/json.h"
+
+#include <string.h>
+
+static uint32_t fullest_rank(const struct pp_program *program)
+{
+	uint32_t rank = 0;
+	for (uint32_t r = 1; r < program->ranks; r++)
+		if (program->rank[r].arena_bytes > program->rank[rank].arena_bytes)
+			rank = r;
+	return rank;
+}
+
+void pp_proof_print(FILE *out, const struct pp_stamp *stamp)
+{
+	if (stamp->layouts == (1u << PP_LAYOUT_COUNT) - 1) {
+		fputs("proven: no deadlock in any queue layout", out);
+		return;
+	}
+	fputs("proven: no deadlock in queue layouts", out);
+	for (unsigned i = 0; i < PP_LAYOUT_COUNT; i++)
+		if (stamp->layouts >> i & 1)
+			fprintf(out, " %s", pp_layout_name[i]);
+}
+
+static const char *shown(const char *output)
+{
+	return strcmp(output, "-") == 0 ? "<stdout>" : output;
+}
+
+static void print_text(const struct pp_unit *unit, const char *output, FILE *out)
+{
+	const struct pp_program *program = unit->program;
+	uint32_t rank = fullest_rank(program), devices = program->ranks * program->tp * program->dp;
+	fputs(unit->source->name, out);
+	if (output)
+		fprintf(out, " -> %s", shown(output));
+	fprintf(out, ": %u rank%s = tp %u x pp %u x dp %u, %u stage%s, m = %u", devices, devices == 1 ? "" : "s",
+	        program->tp, program->ranks, program->dp, program->stage_count, program->stage_count == 1 ? "" : "s",
+	        program->microbatches);
+	if (program->schedule_name)
+		fprintf(out, ", %s", program->schedule_name);
+	fprintf(out, "; bubble %.1f %% of the makespan; peak %s (rank %u); ", 100 * unit->sim.bubble,
+	        pp_show_bytes(unit->arena, program->rank[rank].arena_bytes), rank);
+	pp_proof_print(out, &program->stamp);
+	fputc('\n', out);
+}
+
+static void print_json(const struct pp_unit *unit, const char *output, FILE *out)
+{
+	const struct pp_program *program = unit->program;
+	uint32_t rank = fullest_rank(program);
+	struct pp_json json = pp_json_begin(out);
+	pp_json_open_object(&json, NULL);
+	pp_json_string(&json, "schema", "pipec.summary/1");
+	pp_json_string(&json, "file", unit->source->name);
+	if (output)
+		pp_json_string(&json, "output", shown(output));
+	pp_json_uint(&json, "tp", program->tp);
+	pp_json_uint(&json, "pp", program->ranks);
+	pp_json_uint(&json, "dp", program->dp);
+	pp_json_uint(&json, "stages", program->stage_count);
+	pp_json_uint(&json, "microbatches", program->microbatches);
+	if (program->schedule_name)
+		pp_json_string(&json, "schedule", program->schedule_name);
+	pp_json_string(&json, "time_unit", "ns");
+	pp_json_uint(&json, "makespan", unit->sim.makespan);
+	pp_json_uint(&json, "tail", unit->sim.tail);
+	pp_json_number(&json, "bubble", unit->sim.bubble);
+	pp_json_uint(&json, "peak_bytes", program->rank[rank].arena_bytes);
+	pp_json_uint(&json, "peak_rank", rank);
+	pp_json_open_array(&json, "layouts");
+	for (unsigned i = 0; i < PP_LAYOUT_COUNT; i++)
+		if (program->stamp.layouts >> i & 1)
+			pp_json_string(&json, NULL, pp_layout_name[i]);
+	pp_json_close(&json);
+	pp_json_close(&json);
+	fputc('\n', out);
+}
+
+void pp_summary_print(const struct pp_unit *unit, const char *output, bool json, FILE *out)
+{
+	if (json)
+		print_json(unit, output, out);
+	else
+		print_text(unit, output, out);
+}

@@ -1,0 +1,13 @@
+/* What a build or a check that succeeded says: one line of text, or one object of JSON. */
+#ifndef PP_SUMMARY_H
+#define PP_SUMMARY_H
+
+#include "pass.h"
+
+/* `output`: the image that was written, NULL if none was. JSON has "schema": "pipec.summary/1". */
+void pp_summary_print(const struct pp_unit *unit, const char *output, bool json, FILE *out);
+
+/* "proven: no deadlock in any queue layout" */
+void pp_proof_print(FILE *out, const struct pp_stamp *stamp);
+
+#endif
