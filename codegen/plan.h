@@ -15,19 +15,45 @@ struct pp_lifetime {
 };
 
 /* plan_place.c: give each lifetime an offset; those that overlap in time do not overlap in bytes. `items` are sorted by
- * `first`; no `last` reaches `horizon`; `live` is the largest sum of bytes at one position. False: more bytes than 64
- * bits count; else *height := bytes used. */
+ * `first`; no `last` reaches `horizon`; `live` is the largest sum of bytes at one position; *steps is the work allowed
+ * for the search, and then left. False: more bytes than 64 bits count; else *height := bytes used. */
 bool pp_plan_place(struct pp_arena *scratch, struct pp_lifetime *items, uint32_t count, uint64_t horizon, uint64_t live,
-                   uint64_t *height);
+                   uint64_t *steps, uint64_t *height);
 
-/* plan_lanes.c: columns by size. Sizes of at least `permille` of the largest of their class share its columns (1000:
- * equal sizes only). Places begin at *top; *top := end of the highest one. */
+/* A free rectangle: bytes [offset, offset + height) over positions [first, last]. */
+struct pp_space {
+	uint64_t offset, height, first, last;
+};
+
+struct pp_spaces {
+	struct pp_space *items;
+	size_t count, capacity;
+};
+
+/* plan_lanes.c: columns by size, cut from `spaces` where they fit, else from *top on; *top := end of the highest
+ * one. False: more bytes than 64 bits count. */
 bool pp_plan_lanes(struct pp_arena *scratch, struct pp_lifetime *items, uint32_t count, uint64_t horizon,
-                   uint64_t permille, uint64_t *top);
+                   const struct pp_spaces *spaces, uint64_t *top);
 
-/* plan_fit.c: the lowest free bytes for each, in the order of `items`. False: too many overlap, or too high. */
-bool pp_plan_fit(struct pp_arena *scratch, struct pp_lifetime **items, uint32_t count, uint64_t horizon,
-                 uint64_t *height);
+struct pp_sweep_options {
+	uint64_t ceiling;    /* height that costs nothing */
+	uint64_t limit;      /* heights from here on are of no use */
+	uint32_t states;     /* of memory carried along */
+	uint32_t gap_weight; /* eighths: what a gap costs beside neighbours that end at different times */
+	bool leaves_room;    /* also try places that leave a gap of just another value's size */
+};
+
+/* plan_sweep.c: in the order of their start, choosing what ends together as neighbours. `items` are sorted by `first`;
+ * *steps is the work allowed, and then left. False: not below the limit, too much work, or too many at once. */
+bool pp_plan_sweep(struct pp_arena *scratch, struct pp_lifetime **items, uint32_t count, uint64_t horizon,
+                   const struct pp_sweep_options *options, uint64_t *steps);
+
+/* Indices of `items` in the order of their end; those that end together in their own order. */
+uint32_t *pp_plan_ends(struct pp_arena *scratch, struct pp_lifetime *const *items, uint32_t count, uint64_t horizon);
+
+/* plan_idle.c: what placed `items`, sorted by `first`, leave free below `height`. */
+struct pp_spaces pp_plan_idle(struct pp_arena *scratch, struct pp_lifetime *const *items, uint32_t count,
+                              uint64_t horizon, uint64_t height);
 
 /* Where the posts of the streams of one named program keep their bytes: the slot of message q of channel c is
  * [base[c] + q]; PP_NULL where the source or destination rank of the channel posts none. */

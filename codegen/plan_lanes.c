@@ -16,11 +16,6 @@
 /* More distinct sizes than this are rounded up to the largest of their neighbours. */
 enum { CLASSES_MAX = 64 };
 
-/* A free rectangle: bytes [offset, offset + height) over positions [first, last]. */
-struct space {
-	uint64_t offset, height, first, last;
-};
-
 /* A place one value high, in a space or a column of its own. */
 struct lane {
 	uint64_t offset;
@@ -34,7 +29,7 @@ struct lane {
 
 /* A space that lanes are cut from, for the class at hand. */
 struct home {
-	struct space space;
+	struct pp_space space;
 	uint64_t cut;   /* lanes cut so far */
 	uint64_t lanes; /* that can be cut */
 	uint32_t free;  /* list of lanes */
@@ -51,8 +46,7 @@ struct placer {
 	uint64_t horizon;
 	uint64_t top;                /* height so far */
 	uint64_t smallest, shortest; /* of lifetimes of the classes to come: spaces below them are not worth keeping */
-	struct space *spaces;
-	size_t space_count, space_capacity;
+	struct pp_spaces spaces;
 	/* of the class at hand: */
 	uint64_t bytes;
 	struct home *homes; /* sorted by end */
@@ -68,11 +62,12 @@ struct placer {
 
 /* ---- spaces ---------------------------------------------------------------------------------- */
 
-static void keep_space(struct placer *placer, struct space space)
+static void keep_space(struct placer *placer, struct pp_space space)
 {
 	if (space.first > space.last || space.height < placer->smallest || space.last - space.first + 1 < placer->shortest)
 		return;
-	*PP_PUSH(placer->scratch, &placer->spaces, &placer->space_count, &placer->space_capacity, struct space) = space;
+	struct pp_spaces *spaces = &placer->spaces;
+	*PP_PUSH(placer->scratch, &spaces->items, &spaces->count, &spaces->capacity, struct pp_space) = space;
 }
 
 static int compare_ends(const void *left, const void *right)
@@ -102,18 +97,17 @@ static int compare_starts(const void *left, const void *right)
 static void open_class(struct placer *placer, uint64_t bytes)
 {
 	placer->bytes = bytes;
-	placer->homes = PP_NEW_ARRAY(placer->scratch, struct home, placer->space_count);
+	struct pp_spaces before = placer->spaces;
+	placer->homes = PP_NEW_ARRAY(placer->scratch, struct home, before.count);
 	placer->home_count = 0;
-	struct space *spaces = placer->spaces;
-	size_t count = placer->space_count;
-	placer->spaces = NULL;
-	placer->space_count = placer->space_capacity = 0;
-	for (size_t i = 0; i < count; i++) {
-		if (spaces[i].height >= bytes)
+	placer->spaces = (struct pp_spaces){.count = 0};
+	for (size_t i = 0; i < before.count; i++) {
+		const struct pp_space *space = &before.items[i];
+		if (space->height >= bytes)
 			placer->homes[placer->home_count++] =
-			    (struct home){.space = spaces[i], .lanes = spaces[i].height / bytes, .free = NONE};
+			    (struct home){.space = *space, .lanes = space->height / bytes, .free = NONE};
 		else
-			keep_space(placer, spaces[i]);
+			keep_space(placer, *space);
 	}
 	qsort(placer->homes, placer->home_count, sizeof *placer->homes, compare_ends);
 	struct start *starts = PP_NEW_ARRAY(placer->scratch, struct start, placer->home_count);
@@ -134,10 +128,10 @@ static void close_class(struct placer *placer)
 	for (size_t i = 0; i < placer->lane_count; i++) {
 		const struct lane *lane = &placer->lanes[i];
 		uint64_t last = lane->home == COLUMN ? placer->horizon : placer->homes[lane->home].space.last;
-		keep_space(placer, (struct space){lane->offset, placer->bytes, lane->free_from, last});
+		keep_space(placer, (struct pp_space){lane->offset, placer->bytes, lane->free_from, last});
 	}
 	for (uint32_t i = 0; i < placer->home_count; i++) {
-		struct space rest = placer->homes[i].space;
+		struct pp_space rest = placer->homes[i].space;
 		rest.offset += placer->homes[i].cut * placer->bytes;
 		rest.height -= placer->homes[i].cut * placer->bytes;
 		keep_space(placer, rest);
@@ -300,8 +294,7 @@ static bool take_column(struct placer *placer, uint8_t class, uint32_t *lane)
 	return !__builtin_add_overflow(placer->top, placer->bytes, &placer->top);
 }
 
-/* ---- classes
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- classes --------------------------------------------------------------------------------- */
 
 static bool place_class(struct placer *placer, uint64_t bytes, struct pp_lifetime **items, uint32_t count)
 {
@@ -322,7 +315,7 @@ static bool place_class(struct placer *placer, uint64_t bytes, struct pp_lifetim
 		struct lane *lane = &placer->lanes[at];
 		item->offset = lane->offset;
 		if (item->first > lane->free_from)
-			keep_space(placer, (struct space){lane->offset, bytes, lane->free_from, item->first - 1});
+			keep_space(placer, (struct pp_space){lane->offset, bytes, lane->free_from, item->first - 1});
 		lane->free_from = item->last + 1;
 		push_busy(placer, (struct busy){item->last, at, item->class});
 	}
@@ -378,18 +371,6 @@ static void find_sizes(struct placer *placer, const struct pp_lifetime *items, u
 	qsort(classes->bytes, classes->count, sizeof *classes->bytes, compare_descending);
 }
 
-/* Sizes within `permille` of the largest of their class become one class. */
-static void merge_sizes(struct classes *classes, uint64_t permille)
-{
-	uint32_t kept = 0;
-	for (uint32_t i = 0; i < classes->count; i++) {
-		uint64_t largest = kept ? classes->bytes[kept - 1] : 0;
-		if (!kept || classes->bytes[i] < largest - largest / 1000 * (1000 - permille))
-			classes->bytes[kept++] = classes->bytes[i];
-	}
-	classes->count = kept;
-}
-
 /* The class of the smallest size that holds these bytes. */
 static uint32_t class_of(const struct classes *classes, uint64_t bytes)
 {
@@ -423,14 +404,17 @@ static void sort_into_classes(struct placer *placer, struct pp_lifetime *items, 
 }
 
 bool pp_plan_lanes(struct pp_arena *scratch, struct pp_lifetime *items, uint32_t count, uint64_t horizon,
-                   uint64_t permille, uint64_t *top)
+                   const struct pp_spaces *spaces, uint64_t *top)
 {
 	struct placer placer = {
 	    .scratch = scratch, .horizon = horizon, .top = *top, .heap = PP_NEW_ARRAY(scratch, struct busy, count)};
 	struct classes classes = {.count = 0};
 	find_sizes(&placer, items, count, &classes);
-	merge_sizes(&classes, permille);
 	sort_into_classes(&placer, items, count, &classes);
+	placer.smallest = classes.count ? classes.bytes[classes.count - 1] : 0;
+	placer.shortest = classes.shortest[0];
+	for (size_t i = 0; spaces && i < spaces->count; i++)
+		keep_space(&placer, spaces->items[i]);
 	for (uint32_t i = 0; i < classes.count; i++) {
 		bool last = i + 1 == classes.count;
 		placer.smallest = last ? UINT64_MAX : classes.bytes[classes.count - 1];

@@ -13,11 +13,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* How long to search for low arenas, in placements rated: for each value of the rank, and for a program; of that a rank
+ * may use a few times its share of what the ranks before it left. */
+enum { STEPS_VALUE = 2, STEPS_PROGRAM = 6 * 1000 * 1000, SHARES_RANK = 4 };
+
 struct plan {
 	struct pp_program *program;
 	struct pp_arena *scratch;
 	struct pp_post_slots *posts;        /* [programs] */
 	uint8_t slot_operands[PP_OP_COUNT]; /* bit i: a[i] is a slot */
+	uint64_t steps;                     /* left for the program */
 };
 
 /* One rank while it is planned. */
@@ -285,17 +290,19 @@ static bool place_statics(struct pp_rank *table, uint64_t *top)
 	return true;
 }
 
-static bool place_values(struct rank_plan *rank, uint64_t base, uint64_t *top)
+static bool place_values(struct plan *plan, struct rank_plan *rank, uint64_t base, uint64_t *top)
 {
 	struct pp_lifetime *wanted = PP_NEW_ARRAY(rank->scratch, struct pp_lifetime, rank->count);
 	uint32_t count = 0;
 	for (uint32_t i = 0; i < rank->count; i++)
 		if (!rank->table->slots[rank->lifetimes[i].slot].placed)
 			wanted[count++] = rank->lifetimes[i];
-	uint64_t height;
-	if (!pp_plan_place(rank->scratch, wanted, count, rank->horizon, rank->table->live_bytes, &height) ||
+	uint64_t own = (uint64_t)STEPS_VALUE * count, shares = 1 + (plan->program->ranks - 1 - rank->rank) / SHARES_RANK;
+	uint64_t steps = own + plan->steps / shares, allowed = steps, height;
+	if (!pp_plan_place(rank->scratch, wanted, count, rank->horizon, rank->table->live_bytes, &steps, &height) ||
 	    __builtin_add_overflow(base, height, top))
 		return false;
+	plan->steps -= allowed - steps > own ? allowed - steps - own : 0;
 	for (uint32_t i = 0; i < count; i++) {
 		struct pp_slot *slot = &rank->table->slots[wanted[i].slot];
 		slot->placed = true;
@@ -314,7 +321,7 @@ static bool plan_rank(struct plan *plan, struct rank_plan *rank)
 		return false;
 	find_lifetimes(plan, rank);
 	rank->table->live_bytes = live_bytes(rank);
-	if (!place_values(rank, base, &rank->table->arena_bytes))
+	if (!place_values(plan, rank, base, &rank->table->arena_bytes))
 		return false;
 	if (from_text(plan, rank->rank))
 		return true;
@@ -347,7 +354,7 @@ static void find_slot_operands(struct plan *plan)
 
 bool pp_plan_memory(struct pp_program *program, struct pp_diag *diag)
 {
-	struct plan plan = {.program = program, .scratch = pp_arena_scratch(program->arena)};
+	struct plan plan = {.program = program, .scratch = pp_arena_scratch(program->arena), .steps = STEPS_PROGRAM};
 	find_slot_operands(&plan);
 	plan.posts = PP_NEW_ARRAY(plan.scratch, struct pp_post_slots, program->program_count);
 	for (uint32_t index = 0; index < program->program_count; index++)

@@ -1,30 +1,61 @@
 /* Choose how to place the lifetimes of a rank.
  *
  * Columns by size (plan_lanes.c) are exact for equal sizes and near the bound of live bytes where small values
- * accompany large ones. Stashes of two slightly different sizes that take turns defeat them: each size gets the columns
- * of its own peak. So when columns stay above the bound, two more ways are tried: near sizes share columns; and the
- * large values are placed at the lowest free bytes (plan_fit.c) in several orders, the small ones in columns on top.
- * The lowest arena wins, the earlier way on a tie. */
+ * accompany large ones. Stashes of different sizes that take turns defeat them: each size gets the columns of its own
+ * peak. So when columns stay above the bound, the large values are placed in the order of time (plan_sweep.c) and the
+ * small ones in columns cut from what that leaves free (plan_idle.c). The further from the bound, the more ways are
+ * tried. The lowest arena wins, the earlier way on a tie. */
 #include "plan.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-/* So near the bound no other way is tried. */
-enum { CLOSE_PERMILLE = 10 };
+/* Large values have at least this part of the largest size: where one value dwarfs the rest, others count too. */
+enum { SPLIT_COUNT = 2 };
+static const uint32_t split_shares[SPLIT_COUNT] = {4, 16};
 
-/* Values of at least a quarter of the largest size are large. */
-enum { LARGE_SHARE = 4 };
+/* Sweeps, tried while the arena is more than `gap` permille above the bound, as far as the steps last. Different
+ * ceilings, weights and directions of time lead to different memories; together they find more than one with many
+ * states does. */
+static const struct attempt {
+	uint32_t gap, split, states, ceiling, gap_weight; /* `ceiling`: permille of the live bytes of large values */
+	bool backwards, leaves_room;
+} attempts[] = {
+    {10, 0, 1, 1000, 4, 0, 0},   {20, 0, 4, 1000, 4, 0, 0},   {50, 0, 4, 1000, 8, 1, 0},   {50, 1, 4, 1000, 4, 0, 0},
+    {50, 0, 4, 1040, 4, 0, 0},   {50, 1, 4, 1000, 8, 1, 0},   {50, 0, 16, 1000, 4, 0, 0},  {50, 0, 16, 1020, 8, 1, 0},
+    {50, 1, 16, 1020, 4, 0, 0},  {50, 0, 16, 1040, 2, 0, 0},  {50, 1, 16, 1040, 8, 1, 0},  {60, 0, 16, 1060, 4, 1, 0},
+    {60, 0, 64, 1000, 4, 0, 1},  {60, 0, 64, 1020, 4, 1, 1},  {60, 0, 64, 1000, 4, 1, 0},  {60, 1, 64, 1000, 8, 1, 0},
+    {60, 0, 64, 1020, 8, 0, 0},  {60, 1, 64, 1040, 2, 1, 0},  {60, 0, 64, 1040, 4, 1, 0},  {60, 0, 64, 1060, 2, 0, 0},
+    {70, 0, 64, 1040, 4, 0, 1},  {70, 1, 64, 1000, 4, 0, 1},  {70, 0, 64, 1060, 2, 1, 1},  {80, 0, 64, 1080, 4, 1, 0},
+    {80, 0, 256, 1000, 4, 0, 0}, {80, 0, 256, 1020, 2, 1, 0}, {80, 1, 256, 1000, 4, 1, 0}, {80, 0, 256, 1050, 4, 0, 1},
+    {80, 1, 256, 1050, 4, 0, 1},
+};
 
-/* With few values more orders are tried, and each is improved: what reaches the top goes ahead in it. */
-enum { ORDERS_COUNT_MAX = 2048, ROUNDS = 8, ROUNDS_COUNT_MAX = 512 };
+/* The values of a rank apart by size. */
+struct split {
+	struct pp_lifetime **large;    /* by start */
+	struct pp_lifetime *mirrored;  /* copies with time turned round, by start; `slot`: index in `large` */
+	struct pp_lifetime **backward; /* pointers to them */
+	struct pp_lifetime *small;     /* copies */
+	uint32_t large_count, small_count;
+	uint64_t threshold;
+	uint64_t *offsets; /* of the large values: the lowest placement so far */
+	uint64_t live;     /* largest sum of large values */
+	uint64_t height;   /* of that placement */
+	uint64_t above;    /* bytes that small values took on top of one */
+	uint64_t steps;    /* that one state takes, 0: not known */
+	bool tried;        /* small values were placed with one */
+	bool wanted;       /* they are still to be placed with the lowest */
+};
 
 struct chooser {
 	struct pp_arena *scratch;
 	struct pp_lifetime *items, *best;
 	uint32_t count;
 	uint64_t horizon;
-	uint64_t height; /* of the best so far */
+	uint64_t height;   /* of the best so far */
+	uint64_t expected; /* the same with what small values will probably take */
+	uint64_t steps;    /* left */
+	struct split splits[SPLIT_COUNT];
 };
 
 static void keep_if_lower(struct chooser *chooser, uint64_t height)
@@ -35,116 +66,147 @@ static void keep_if_lower(struct chooser *chooser, uint64_t height)
 	memcpy(chooser->best, chooser->items, chooser->count * sizeof *chooser->best);
 }
 
-static void try_columns(struct chooser *chooser, uint64_t permille)
+static void try_columns(struct chooser *chooser)
 {
 	uint64_t height = 0;
-	if (pp_plan_lanes(chooser->scratch, chooser->items, chooser->count, chooser->horizon, permille, &height))
+	if (pp_plan_lanes(chooser->scratch, chooser->items, chooser->count, chooser->horizon, NULL, &height))
 		keep_if_lower(chooser, height);
 }
 
-static int compare_starts(const void *left, const void *right)
-{
-	const struct pp_lifetime *a = *(struct pp_lifetime *const *)left, *b = *(struct pp_lifetime *const *)right;
-	if (a->first != b->first)
-		return a->first < b->first ? -1 : 1;
-	return a->slot < b->slot ? -1 : a->slot > b->slot;
-}
+/* ---- large and small ------------------------------------------------------------------------- */
 
-static int compare_sizes(const void *left, const void *right)
+static void separate(struct chooser *chooser, struct split *split, uint32_t share)
 {
-	const struct pp_lifetime *a = *(struct pp_lifetime *const *)left, *b = *(struct pp_lifetime *const *)right;
-	if (a->bytes != b->bytes)
-		return a->bytes > b->bytes ? -1 : 1;
-	return compare_starts(left, right);
-}
-
-static int compare_lengths(const void *left, const void *right)
-{
-	const struct pp_lifetime *a = *(struct pp_lifetime *const *)left, *b = *(struct pp_lifetime *const *)right;
-	if (a->last - a->first != b->last - b->first)
-		return a->last - a->first > b->last - b->first ? -1 : 1;
-	return compare_sizes(left, right);
-}
-
-/* Take the first one that reaches the top out of the order and put it further ahead: at a place drawn by `seed`. */
-static void move_top(struct pp_lifetime **order, uint64_t height, uint64_t *seed)
-{
-	uint32_t top = 0;
-	while (order[top]->offset + order[top]->bytes != height)
-		top++;
-	*seed = *seed * 6364136223846793005u + 1442695040888963407u;
-	uint32_t to = top ? (uint32_t)((*seed >> 33) % top) : 0;
-	struct pp_lifetime *moved = order[top];
-	memmove(&order[to + 1], &order[to], (top - to) * sizeof(struct pp_lifetime *));
-	order[to] = moved;
-}
-
-/* The lowest of several rounds; the offsets of `large` are those of the best round. */
-static bool fit_large(struct chooser *chooser, struct pp_lifetime **large, uint32_t count, uint64_t *best)
-{
-	uint64_t *offsets = PP_NEW_ARRAY(chooser->scratch, uint64_t, count), seed = 1, height;
-	struct pp_lifetime **order = PP_NEW_ARRAY(chooser->scratch, struct pp_lifetime *, count);
-	memcpy(order, large, count * sizeof(struct pp_lifetime *));
-	*best = UINT64_MAX;
-	for (uint32_t round = 0; round < (count <= ROUNDS_COUNT_MAX ? ROUNDS : 1); round++) {
-		if (!pp_plan_fit(chooser->scratch, order, count, chooser->horizon, &height))
-			return false;
-		if (height < *best) {
-			*best = height;
-			for (uint32_t i = 0; i < count; i++)
-				offsets[i] = large[i]->offset;
-		}
-		move_top(order, height, &seed);
-	}
-	for (uint32_t i = 0; i < count; i++)
-		large[i]->offset = offsets[i];
-	return true;
-}
-
-static void try_lowest(struct chooser *chooser, int (*compare)(const void *, const void *))
-{
-	uint64_t largest = 0, height;
 	for (uint32_t i = 0; i < chooser->count; i++)
-		largest = chooser->items[i].bytes > largest ? chooser->items[i].bytes : largest;
-	struct pp_lifetime **large = PP_NEW_ARRAY(chooser->scratch, struct pp_lifetime *, chooser->count);
-	struct pp_lifetime *small = PP_NEW_ARRAY(chooser->scratch, struct pp_lifetime, chooser->count);
-	uint32_t large_count = 0, small_count = 0;
+		if (chooser->items[i].bytes / share > split->threshold)
+			split->threshold = chooser->items[i].bytes / share;
+	split->large = PP_NEW_ARRAY(chooser->scratch, struct pp_lifetime *, chooser->count);
+	split->small = PP_NEW_ARRAY(chooser->scratch, struct pp_lifetime, chooser->count);
 	for (uint32_t i = 0; i < chooser->count; i++) {
-		if (chooser->items[i].bytes >= largest / LARGE_SHARE)
-			large[large_count++] = &chooser->items[i];
+		if (chooser->items[i].bytes >= split->threshold)
+			split->large[split->large_count++] = &chooser->items[i];
 		else
-			small[small_count++] = chooser->items[i];
+			split->small[split->small_count++] = chooser->items[i];
 	}
-	qsort(large, large_count, sizeof(struct pp_lifetime *), compare);
-	if (!fit_large(chooser, large, large_count, &height) ||
-	    !pp_plan_lanes(chooser->scratch, small, small_count, chooser->horizon, 1000, &height))
+}
+
+static uint64_t live_bytes(struct split *split, const uint32_t *ends)
+{
+	uint64_t live = 0, most = 0;
+	for (uint32_t i = 0, ended = 0; i < split->large_count; i++) {
+		for (; split->large[ends[ended]]->last < split->large[i]->first; ended++)
+			live -= split->large[ends[ended]]->bytes;
+		live += split->large[i]->bytes;
+		most = live > most ? live : most;
+	}
+	return most;
+}
+
+static void mirror(struct chooser *chooser, struct split *split, const uint32_t *ends)
+{
+	split->mirrored = PP_NEW_ARRAY(chooser->scratch, struct pp_lifetime, split->large_count);
+	split->backward = PP_NEW_ARRAY(chooser->scratch, struct pp_lifetime *, split->large_count);
+	for (uint32_t i = 0; i < split->large_count; i++) {
+		uint32_t from = ends[split->large_count - 1 - i];
+		const struct pp_lifetime *item = split->large[from];
+		split->mirrored[i] = (struct pp_lifetime){.first = chooser->horizon - 1 - item->last,
+		                                          .last = chooser->horizon - 1 - item->first,
+		                                          .bytes = item->bytes,
+		                                          .slot = from};
+		split->backward[i] = &split->mirrored[i];
+	}
+}
+
+static void make_split(struct chooser *chooser, struct split *split, uint32_t share)
+{
+	separate(chooser, split, share);
+	const uint32_t *ends = pp_plan_ends(chooser->scratch, split->large, split->large_count, chooser->horizon);
+	split->live = live_bytes(split, ends);
+	split->height = chooser->height;
+	split->offsets = PP_NEW_ARRAY(chooser->scratch, uint64_t, split->large_count);
+	mirror(chooser, split, ends);
+}
+
+/* ---- sweeps ---------------------------------------------------------------------------------- */
+
+static void place_small(struct chooser *chooser, struct split *split)
+{
+	for (uint32_t i = 0; i < split->large_count; i++)
+		split->large[i]->offset = split->offsets[i];
+	uint64_t height = split->height;
+	struct pp_spaces spaces =
+	    pp_plan_idle(chooser->scratch, split->large, split->large_count, chooser->horizon, height);
+	if (!pp_plan_lanes(chooser->scratch, split->small, split->small_count, chooser->horizon, &spaces, &height))
 		return;
 	for (uint32_t i = 0, at = 0; i < chooser->count; i++)
-		if (chooser->items[i].bytes < largest / LARGE_SHARE)
-			chooser->items[i].offset = small[at++].offset;
+		if (chooser->items[i].bytes < split->threshold)
+			chooser->items[i].offset = split->small[at++].offset;
+	split->above = height - split->height;
+	split->wanted = false;
+	split->tried = true;
 	keep_if_lower(chooser, height);
 }
 
-bool pp_plan_place(struct pp_arena *scratch, struct pp_lifetime *items, uint32_t count, uint64_t horizon, uint64_t live,
-                   uint64_t *height)
+static bool sweep(struct chooser *chooser, struct split *split, const struct attempt *attempt)
 {
-	struct chooser chooser = {
-	    .scratch = scratch, .items = items, .count = count, .horizon = horizon, .height = UINT64_MAX};
-	chooser.best = PP_NEW_ARRAY(scratch, struct pp_lifetime, count);
-	uint64_t enough = live + live / 1000 * CLOSE_PERMILLE;
-	try_columns(&chooser, 1000);
-	if (chooser.height > enough) {
-		try_columns(&chooser, 800);
-		try_columns(&chooser, 600);
-		try_lowest(&chooser, compare_starts);
-	}
-	if (chooser.height > enough && count <= ORDERS_COUNT_MAX) {
-		try_lowest(&chooser, compare_sizes);
-		try_lowest(&chooser, compare_lengths);
-	}
-	if (count && chooser.height == UINT64_MAX)
+	struct pp_sweep_options options = {.ceiling = split->live / 1000 * attempt->ceiling,
+	                                   .limit = split->height,
+	                                   .states = attempt->states,
+	                                   .gap_weight = attempt->gap_weight,
+	                                   .leaves_room = attempt->leaves_room};
+	uint64_t before = chooser->steps;
+	if (!pp_plan_sweep(chooser->scratch, attempt->backwards ? split->backward : split->large, split->large_count,
+	                   chooser->horizon, &options, &chooser->steps))
 		return false;
+	split->steps = (before - chooser->steps) / attempt->states;
+	split->height = 0;
+	for (uint32_t i = 0; i < split->large_count; i++) {
+		const struct pp_lifetime *item = attempt->backwards ? &split->mirrored[i] : split->large[i];
+		split->offsets[attempt->backwards ? item->slot : i] = item->offset;
+		uint64_t end = item->offset + item->bytes;
+		split->height = end > split->height ? end : split->height;
+	}
+	return true;
+}
+
+/* Small values are placed with the first placement of the large ones, and in the end with the best: they take most of
+ * the time. */
+static void try_sweep(struct chooser *chooser, const struct attempt *attempt)
+{
+	struct split *split = &chooser->splits[attempt->split];
+	if (!split->large)
+		make_split(chooser, split, split_shares[attempt->split]);
+	uint64_t steps = split->steps > split->large_count ? split->steps : split->large_count;
+	if (steps * attempt->states > chooser->steps || !sweep(chooser, split, attempt))
+		return;
+	split->wanted = true;
+	if (!split->tried)
+		place_small(chooser, split);
+	uint64_t expected = split->height + split->above;
+	chooser->expected = expected < chooser->expected ? expected : chooser->expected;
+}
+
+bool pp_plan_place(struct pp_arena *scratch, struct pp_lifetime *items, uint32_t count, uint64_t horizon, uint64_t live,
+                   uint64_t *steps, uint64_t *height)
+{
+	*height = 0;
+	if (!count)
+		return true;
+	struct chooser chooser = {
+	    .scratch = scratch, .items = items, .count = count, .horizon = horizon, .height = UINT64_MAX, .steps = *steps};
+	chooser.best = PP_NEW_ARRAY(scratch, struct pp_lifetime, count);
+	try_columns(&chooser);
+	if (chooser.height == UINT64_MAX)
+		return false;
+	chooser.expected = chooser.height;
+	for (size_t i = 0; i < sizeof attempts / sizeof *attempts; i++)
+		if (chooser.expected > live + live / 1000 * attempts[i].gap)
+			try_sweep(&chooser, &attempts[i]);
+	for (uint32_t i = 0; i < SPLIT_COUNT; i++)
+		if (chooser.splits[i].wanted)
+			place_small(&chooser, &chooser.splits[i]);
 	memcpy(items, chooser.best, count * sizeof *items);
-	*height = count ? chooser.height : 0;
+	*height = chooser.height;
+	*steps = chooser.steps;
 	return true;
 }

@@ -20,7 +20,7 @@ static double now(void)
 	return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-/* ---- a schedule by list scheduling ----------------------------------------------------------------------- */
+/* ---- a schedule by list scheduling ----------------------------------------------------------- */
 
 /* What a greedy machine runs when each rank takes, one action a tick, a weight gradient if it owes as many as there
  * are ranks, else a backward if one is ready, else a forward of the furthest chunk, else a weight gradient; stage 0
@@ -116,7 +116,7 @@ static struct pp_schedule *run_greedily(struct pp_arena *arena, enum pp_place pl
 	return schedule;
 }
 
-/* ---- sizes ----------------------------------------------------------------------------------------------- */
+/* ---- sizes ----------------------------------------------------------------------------------- */
 
 enum sizes { TWO_SIZES, NEAR_SIZES, FAR_SIZES, EXTREME_ENDS, LAYER_COUNTS, SIZES_COUNT };
 
@@ -177,7 +177,7 @@ static struct pp_program *make_program(struct pp_arena *arena, const struct pp_s
 	return program;
 }
 
-/* ---- families -------------------------------------------------------------------------------------------- */
+/* ---- families -------------------------------------------------------------------------------- */
 
 struct tally {
 	double total, worst, seconds;
