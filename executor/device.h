@@ -26,6 +26,10 @@ struct pp_device_ops {
 	bool (*supports)(enum pp_body_op op);
 	/* Allocate the arena of `rank` and prepare every body. Nothing is allocated after this. */
 	struct pp_device *(*create)(const struct pp_program *program, uint32_t rank, struct pp_status *status);
+	/* As create, with `guard` bytes of host memory before and after the arena that belong to nobody; NULL where the
+	 * device has no such thing. */
+	struct pp_device *(*create_guarded)(const struct pp_program *program, uint32_t rank, uint64_t guard,
+	                                    struct pp_status *status);
 	void (*destroy)(struct pp_device *device);
 	/* Host address of a slot for transports and data (CPU: in the arena itself). */
 	void *(*slot)(struct pp_device *device, uint32_t slot);

@@ -20,8 +20,9 @@ struct pp_device {
 	const struct pp_program *program;
 	const struct pp_rank *rank;
 	unsigned char *arena;
-	uint32_t losses; /* slot, or PP_NULL */
-	uint32_t work;   /* slot, or PP_NULL */
+	void *allocation; /* the arena and its guard zones */
+	uint32_t losses;  /* slot, or PP_NULL */
+	uint32_t work;    /* slot, or PP_NULL */
 };
 
 static unsigned char *slot_at(const struct pp_device *device, uint32_t slot)
@@ -81,7 +82,7 @@ static void cpu_destroy(struct pp_device *device)
 {
 	if (!device)
 		return;
-	free(device->arena);
+	free(device->allocation);
 	free(device);
 }
 
@@ -118,7 +119,8 @@ static bool slots_fit(const struct pp_program *program, uint32_t rank, struct pp
 	return true;
 }
 
-static struct pp_device *cpu_create(const struct pp_program *program, uint32_t rank, struct pp_status *status)
+static struct pp_device *cpu_create_guarded(const struct pp_program *program, uint32_t rank, uint64_t guard,
+                                            struct pp_status *status)
 {
 	if (!can_run(program, status) || !slots_fit(program, rank, status))
 		return NULL;
@@ -132,22 +134,28 @@ static struct pp_device *cpu_create(const struct pp_program *program, uint32_t r
 	device->losses = find_slot(device->rank, PP_SLOT_LOSSES);
 	device->work = find_slot(device->rank, PP_SLOT_WORK);
 	const uint64_t huge_page = UINT64_C(2) << 20;
-	uint64_t bytes = device->rank->arena_bytes;
+	uint64_t bytes = device->rank->arena_bytes, around = 2 * guard;
 	uint64_t alignment = bytes >= huge_page ? huge_page : 4096;
 	const uint64_t address_space = UINT64_C(1) << 47;
-	void *arena = NULL;
-	if (bytes > address_space || posix_memalign(&arena, alignment, bytes ? bytes : 1) != 0) {
+	if (bytes > address_space ||
+	    posix_memalign(&device->allocation, alignment, bytes + around ? bytes + around : 1) != 0) {
+		device->allocation = NULL;
 		pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory: rank %" PRIu32 " needs an arena of %" PRIu64 " bytes",
 		        rank, bytes);
 		cpu_destroy(device);
 		return NULL;
 	}
 	if (bytes >= huge_page)
-		madvise(arena, bytes, MADV_HUGEPAGE);
-	memset(arena, 0, bytes);
-	device->arena = arena;
+		madvise(device->allocation, bytes, MADV_HUGEPAGE);
+	memset(device->allocation, 0, bytes + around);
+	device->arena = (unsigned char *)device->allocation + guard;
 	pp_kernels_one_thread();
 	return device;
+}
+
+static struct pp_device *cpu_create(const struct pp_program *program, uint32_t rank, struct pp_status *status)
+{
+	return cpu_create_guarded(program, rank, 0, status);
 }
 
 /* The linear that makes register `logits` of a body, or NULL. */
@@ -280,6 +288,7 @@ const struct pp_device_ops pp_device_cpu = {
     .name = "cpu",
     .supports = cpu_supports,
     .create = cpu_create,
+    .create_guarded = cpu_create_guarded,
     .destroy = cpu_destroy,
     .slot = cpu_slot,
     .call = cpu_call,

@@ -14,7 +14,7 @@ struct arguments {
 	uint64_t steps, timeout, jitter, threads;
 	unsigned device, transport;
 	const char *trace, *metrics, *data, *save, *resume, *init;
-	bool sync_send, check_identity, weights_hash, quiet;
+	bool sync_send, check_identity, canary, weights_hash, quiet;
 };
 
 static const struct pp_option table[] = {
@@ -49,6 +49,8 @@ static const struct pp_option table[] = {
      "sends complete only once received (loop: always)", 0, 0, 0},
     {"check-identity", 0, PP_OPTION_FLAG, NULL, offsetof(struct arguments, check_identity),
      "compare what each message is at both ends", 0, 0, 0},
+    {"canary", 0, PP_OPTION_FLAG, NULL, offsetof(struct arguments, canary),
+     "check that every step writes to planned memory only, and say what of the plan was never touched", 0, 0, 0},
     {"quiet", 'q', PP_OPTION_FLAG, NULL, offsetof(struct arguments, quiet), "no log lines", 0, 0, 0},
 };
 
@@ -70,7 +72,7 @@ static const char exit_codes[] =
     "\nexit: 0 ok, 1 program rejected, 2 usage, 3 environment or start check, 5 run failed\n";
 
 /* Options that the design has and this version lacks: better a clear word than a silent one. */
-static const char *const later[] = {"profile", "queues", "stop-file", "canary", "graph", "spawn", "verify"};
+static const char *const later[] = {"profile", "queues", "stop-file", "graph", "spawn", "verify"};
 
 static bool none_of_later(int argc, char **argv, struct pp_status *status)
 {
@@ -170,6 +172,7 @@ static int run(struct pp_arena *arena, int argc, char **argv)
 	            .resume_path = values.resume,
 	            .init_path = values.init,
 	            .save_timeout = (values.timeout ? values.timeout : 600) * 1000000000,
+	            .canary = values.canary,
 	            .weights_hash = values.weights_hash,
 	            .quiet = values.quiet,
 	            .jitter = values.jitter},

@@ -5,6 +5,7 @@
  * others. */
 #include "train_loop.h"
 
+#include "canary.h"
 #include "checkpoint/checkpoint.h"
 #include "metrics.h"
 #include "run_agree.h"
@@ -49,8 +50,9 @@ struct training {
 	struct pp_data_source *data;
 	struct pp_metrics *metrics; /* rank 0 */
 	struct pp_run_report *report;
-	unsigned non_finite; /* steps in a row */
-	uint64_t previous;   /* end of the last step, pp_clock() */
+	struct pp_canary *canary; /* or NULL */
+	unsigned non_finite;      /* steps in a row */
+	uint64_t previous;        /* end of the last step, pp_clock() */
 };
 
 static uint32_t find_slot(const struct pp_rank *rank, enum pp_slot_class class)
@@ -126,6 +128,17 @@ static struct pp_report_link report_link(const struct training *training)
 	return (struct pp_report_link){run->transport, run->endpoint, run->watch, &run->interp};
 }
 
+static struct pp_device *make_device(const struct pp_rank_run *run, struct pp_status *status)
+{
+	const struct pp_device_ops *ops = run->device_ops;
+	if (!run->options->canary)
+		return ops->create(run->program, run->rank, status);
+	if (ops->create_guarded)
+		return ops->create_guarded(run->program, run->rank, PP_CANARY_GUARD, status);
+	pp_fail(status, PP_EXIT_USAGE, "device %s has no guard zones, so there is no canary on it", ops->name);
+	return NULL;
+}
+
 static bool prepare(struct training *training, struct pp_status *status)
 {
 	struct pp_rank_run *run = training->run;
@@ -151,10 +164,12 @@ static bool prepare(struct training *training, struct pp_status *status)
 	                             .watch = run->watch,
 	                             .jitter = options->jitter,
 	                             .fault = options->fault};
-	interp->device = run->device_ops->create(program, run->rank, status);
+	interp->device = make_device(run, status);
 	if (!interp->device || !pp_interp_open(interp, status))
 		return false;
 	run->device_ops->init(interp->device, program->train.seed);
+	if (options->canary && !(training->canary = pp_canary_open(interp, training->stream, status)))
+		return false;
 	struct pp_report_link link = report_link(training);
 	return pp_checkpoints_open(&training->checkpoints, &link, options, status);
 }
@@ -298,6 +313,8 @@ static bool run_steps(struct training *training, struct pp_status *status)
 		if (!pp_interp_step(interp, training->stream, status))
 			return stop(training, status);
 		pp_run_report_step(training->report, interp);
+		if (training->canary && !pp_canary_check(training->canary, step, status))
+			return stop(training, status);
 		pp_watch_doing(run->watch, "between steps");
 		if (!look_at_step(training, step, status)) {
 			if (training->non_finite < NON_FINITE_LIMIT) /* only here: a file */
@@ -327,6 +344,8 @@ static bool finish(struct training *training, struct pp_status *status)
 		return false;
 	if (run->options->trace_path && !pp_run_report_trace(training->report, &link, status))
 		return false;
+	if (ran && training->canary && !pp_canary_report(training->canary, &link, run->rank == 0 ? stdout : NULL, status))
+		return false;
 	return !run->options->weights_hash || pp_run_report_weights(&link, run->rank == 0 ? stdout : NULL, status);
 }
 
@@ -352,6 +371,7 @@ bool pp_run_rank(struct pp_rank_run *run, struct pp_status *status)
 	}
 	if (training.report)
 		pp_run_report_close(training.report);
+	pp_canary_close(training.canary);
 	pp_checkpoints_close(&training.checkpoints);
 	if (training.data)
 		pp_data_close(training.data);
