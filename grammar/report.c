@@ -7,6 +7,7 @@
 #include "parser.h"
 #include "scan.h"
 
+#include <ctype.h>
 #include <string.h>
 
 const char *pp_parse_text(const struct pp_parse *parse, struct pp_span span)
@@ -298,6 +299,16 @@ static bool block_at_margin(struct pp_parse *parse)
 	return true;
 }
 
+static bool reserved(struct pp_parse *parse, struct pp_span span, const char *found, const struct set *expected)
+{
+	if (!is_word(found) || !has(expected, "name"))
+		return false;
+	struct pp_message *message = pp_error(parse->diag, "E0001", span, "unexpected reserved word %s; expected %s", found,
+	                                      phrase(parse, expected));
+	pp_help(message, "%s is a reserved word; choose another name", found);
+	return true;
+}
+
 /* `dtype fp32 }`, `optimizer adamw(…)`: two names and then something that cannot follow them. */
 static bool two_names(struct pp_parse *parse, struct pp_span span, const char *found, const struct set *expected)
 {
@@ -306,6 +317,8 @@ static bool two_names(struct pp_parse *parse, struct pp_span span, const char *f
 		return false;
 	if (block_at_margin(parse))
 		return true;
+	if (starts_line(parse, parse->tokens[1].span) && !starts_line(parse, span))
+		return reserved(parse, span, found, expected); /* the first name ends what stood before */
 	bool inside = parse->innermost.kind == '{';
 	struct pp_message *message = pp_error(parse->diag, "E0001", span, "unexpected %s; expected %s",
 	                                      found_phrase(parse, span, found), phrase(parse, expected));
@@ -364,13 +377,30 @@ static bool top_level(struct pp_parse *parse, struct pp_span span, const struct 
 	return true;
 }
 
-static bool reserved(struct pp_parse *parse, struct pp_span span, const char *found, const struct set *expected)
+/* `F*floor(m/2)`: the count ends with the name, and the bracket was taken for a group of actions. */
+static bool called_count(struct pp_parse *parse, struct pp_span span, const char *found, const struct set *expected)
 {
-	if (!is_word(found) || !has(expected, "name"))
+	const struct pp_bracket *around = &parse->innermost;
+	if (around->kind != '(' || !(has(expected, "action") || has(expected, "cell")))
 		return false;
-	struct pp_message *message = pp_error(parse->diag, "E0001", span, "unexpected reserved word %s; expected %s", found,
-	                                      phrase(parse, expected));
-	pp_help(message, "%s means something in the language; choose another name", found);
+	const char *text = parse->source->text, *line_end = text + parse->source->length;
+	uint32_t open = around->span.start - parse->source->base, name = open, end = open;
+	int depth = 0;
+	while (name > 0 && (isalnum((unsigned char)text[name - 1]) || text[name - 1] == '_'))
+		name--;
+	uint32_t star = name;
+	while (star > 0 && text[star - 1] == ' ')
+		star--;
+	if (name == open || isdigit((unsigned char)text[name]) || star == 0 || text[star - 1] != '*')
+		return false;
+	do {
+		depth += (text[end] == '(') - (text[end] == ')');
+		end++;
+	} while (depth > 0 && text + end < line_end && text[end] != '\n' && end - open < 60);
+	struct pp_message *message =
+	    pp_error(parse->diag, "E0001", span, "unexpected %s; a count that calls a function stands in brackets",
+	             found_phrase(parse, span, found));
+	pp_help(message, "write `*(%.*s%s)`", (int)((depth ? open : end) - name), text + name, depth ? "(...)" : "");
 	return true;
 }
 
@@ -386,11 +416,11 @@ static bool double_bar(struct pp_parse *parse, struct pp_span span, const struct
 
 static bool frequent(struct pp_parse *parse, struct pp_span span, const char *found, const struct set *expected)
 {
-	return unit_apart(parse, 1, expected) || unit_apart(parse, 2, expected) || percent(parse, expected) ||
-	       separator(parse, span, expected) || top_level(parse, span, expected) ||
-	       attribute_sign(parse, span, found, expected) || two_names(parse, span, found, expected) ||
-	       comparison_sign(parse, span, found, expected) || double_bar(parse, span, expected) ||
-	       reserved(parse, span, found, expected);
+	return called_count(parse, span, found, expected) || unit_apart(parse, 1, expected) ||
+	       unit_apart(parse, 2, expected) || percent(parse, expected) || separator(parse, span, expected) ||
+	       top_level(parse, span, expected) || attribute_sign(parse, span, found, expected) ||
+	       two_names(parse, span, found, expected) || comparison_sign(parse, span, found, expected) ||
+	       double_bar(parse, span, expected) || reserved(parse, span, found, expected);
 }
 
 static void report_plain(struct pp_parse *parse, struct pp_span span, const char *found, const struct set *expected)

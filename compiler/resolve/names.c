@@ -53,6 +53,8 @@ static void report_unknown(struct walk *walk, const struct pp_expr *path)
 	const char *nearest = pp_nearest(path->text, names, count);
 	if (nearest)
 		pp_help(message, "did you mean `%s`?", nearest);
+	else if (pp_eval_is_function(path->text))
+		pp_help(message, "a count that calls a function stands in brackets: write `*(%s(...))`", path->text);
 	else
 		pp_help(message, "a schedule knows r (rank), p (ranks), v (stages on the rank), m (microbatches), loop "
 		                 "variables, params and lets");
