@@ -111,22 +111,41 @@ static void help_unknown(struct pp_message *message, const char *name)
 	                 "`parallel.pp`");
 }
 
+static size_t names_of(const struct pp_scope *scope, const char **names, size_t room)
+{
+	size_t count = 0;
+	for (; count < scope->count && count < room; count++)
+		names[count] = scope->bindings[count].name;
+	return scope->list ? count + scope->list(scope->context, names + count, room - count) : count;
+}
+
+/* The names of those scopes that want it. */
+static void help_scopes(struct pp_message *message, const struct pp_eval *eval)
+{
+	const char *names[MOST_NAMES], *text = "";
+	for (const struct pp_scope *scope = eval->scope; scope; scope = scope->outer) {
+		size_t count = scope->noun ? names_of(scope, names, MOST_NAMES) : 0;
+		for (size_t i = 0; i < count; i++)
+			text = pp_arena_printf(eval->arena, "%s%s%s", text, i ? ", " : "", names[i]);
+		if (count)
+			pp_note(message, "%s are %s", scope->noun, text);
+	}
+}
+
 static bool unknown_name(struct pp_eval *eval, const struct pp_expr *path)
 {
 	const char *names[MOST_NAMES];
 	size_t count = 0;
-	for (const struct pp_scope *scope = eval->scope; scope; scope = scope->outer) {
-		for (size_t i = 0; i < scope->count && count < MOST_NAMES; i++)
-			names[count++] = scope->bindings[i].name;
-		if (scope->list)
-			count += scope->list(scope->context, names + count, MOST_NAMES - count);
-	}
+	for (const struct pp_scope *scope = eval->scope; scope; scope = scope->outer)
+		count += names_of(scope, names + count, MOST_NAMES - count);
 	struct pp_message *message = pp_error(eval->diag, "E0110", path->span, "unknown name `%.60s`", path->text);
 	const char *nearest = pp_nearest(path->text, names, count);
 	if (nearest)
 		pp_help(message, "did you mean `%s`?", nearest);
-	else
+	else {
+		help_scopes(message, eval);
 		help_unknown(message, path->text);
+	}
 	return false;
 }
 

@@ -37,6 +37,7 @@ struct pp_scope {
 	/* Append the names that `lookup` knows, for suggestions: at most `room`; returns how many. May be NULL. */
 	size_t (*list)(void *context, const char **names, size_t room);
 	void *context;
+	const char *noun; /* "metrics": its names are listed when an unknown name is near none. NULL: they are not */
 };
 
 struct pp_eval {

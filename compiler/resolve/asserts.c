@@ -82,7 +82,7 @@ void pp_asserts_check_now(struct pp_resolver *resolver)
 			continue;
 		}
 		/* Metrics have no value yet; their names are known for suggestions. */
-		struct pp_scope metrics = {.outer = assertion->scope, .list = list_metrics};
+		struct pp_scope metrics = {.outer = assertion->scope, .list = list_metrics, .noun = "metrics"};
 		resolver->eval.scope = &metrics;
 		check(&resolver->eval, assertion->stmt, false);
 	}
@@ -102,7 +102,8 @@ bool pp_asserts_check(struct pp_arena *arena, const struct pp_resolved *resolved
 		names[i] = (struct pp_binding){pp_intern_z(resolved->strings, pp_metric_name[i]), values[i]};
 	bool ok = true;
 	for (size_t i = 0; i < resolved->assert_count; i++) {
-		struct pp_scope scope = {.outer = resolved->asserts[i].scope, .bindings = names, .count = PP_METRIC_COUNT};
+		struct pp_scope scope = {
+		    .outer = resolved->asserts[i].scope, .bindings = names, .count = PP_METRIC_COUNT, .noun = "metrics"};
 		struct pp_eval eval = {.arena = arena, .sources = resolved->sources, .diag = diag, .scope = &scope};
 		ok &= check(&eval, resolved->asserts[i].stmt, true);
 	}
