@@ -4,13 +4,23 @@
 
 #include <string.h>
 
-static void list_params(struct pp_resolver *resolver, struct pp_setting *settings, size_t *count)
+struct listing {
+	struct pp_setting *items;
+	size_t count, capacity;
+};
+
+static void list(struct pp_resolver *resolver, struct listing *listing, struct pp_setting setting)
+{
+	*PP_PUSH(resolver->arena, &listing->items, &listing->count, &listing->capacity, struct pp_setting) = setting;
+}
+
+static void list_params(struct pp_resolver *resolver, struct listing *listing)
 {
 	for (size_t i = 0; i < resolver->main->count; i++) {
 		const struct pp_symbol *symbol = &resolver->main->symbols[i];
 		if (symbol->stmt->kind == PP_STMT_PARAM && symbol->state == PP_READY)
-			settings[(*count)++] =
-			    (struct pp_setting){"param", symbol->key, symbol->value, symbol->origin, symbol->stmt->name.span};
+			list(resolver, listing,
+			     (struct pp_setting){"param", symbol->key, symbol->value, symbol->origin, symbol->stmt->name.span});
 	}
 }
 
@@ -24,31 +34,49 @@ static void read_presets(struct pp_resolver *resolver, struct pp_section *sectio
 	}
 }
 
-static void list_section(const struct pp_section *section, struct pp_setting *settings, size_t *count)
+static void list_fields(struct pp_resolver *resolver, const struct pp_section *section, const char *title,
+                        struct listing *listing);
+
+/* `lr = cosine(1e-3, warmup = 20)`: run.lr.peak, run.lr.warmup, run.lr.floor. */
+static void list_arguments(struct pp_resolver *resolver, const struct pp_field *field, const char *title,
+                           struct listing *listing)
+{
+	struct pp_section *arguments = pp_diag_ok(resolver->diag) ? pp_section_arguments(resolver, field) : NULL;
+	if (!arguments)
+		return;
+	pp_section_read_all(resolver, arguments);
+	read_presets(resolver, arguments);
+	list_fields(resolver, arguments, title, listing);
+}
+
+static void list_fields(struct pp_resolver *resolver, const struct pp_section *section, const char *title,
+                        struct listing *listing)
 {
 	for (size_t i = 0; i < section->count; i++) {
 		const struct pp_field *field = &section->fields[i];
-		if (field->state == PP_READY)
-			settings[(*count)++] =
-			    (struct pp_setting){section->title, pp_attribute_table[section->first + i].name, field->value,
-			                        field->origin, field->expr ? field->expr->span : PP_NO_SPAN};
+		const char *name = pp_attribute_table[section->first + i].name;
+		if (field->state != PP_READY)
+			continue;
+		list(resolver, listing,
+		     (struct pp_setting){title, name, field->value, field->origin,
+		                         field->expr ? field->expr->span : PP_NO_SPAN});
+		list_arguments(resolver, field, pp_arena_printf(resolver->arena, "%s.%s", title, name), listing);
 	}
 }
 
 /* What `pipec show` prints: params, then each block in the order of the schema. */
 static void list_settings(struct pp_resolver *resolver)
 {
-	size_t room = resolver->main->count + PP_ATTR_COUNT, count = 0;
-	struct pp_setting *settings = PP_NEW_ARRAY(resolver->arena, struct pp_setting, room);
-	list_params(resolver, settings, &count);
+	struct listing listing = {0};
+	list_params(resolver, &listing);
 	for (int i = 0; i < PP_SECTION_COUNT; i++) {
 		struct pp_section *section = resolver->sections[i];
 		if (pp_diag_ok(resolver->diag))
 			read_presets(resolver, section);
-		list_section(section, settings, &count);
+		list_fields(resolver, section, section->title, &listing);
 	}
-	resolver->out->settings = settings;
-	resolver->out->setting_count = count;
+	resolver->out->settings = listing.items;
+	resolver->out->setting_count = listing.count;
 }
 
 /* Where later passes point when something is wrong with a whole block; `microbatches` for the batch. */
