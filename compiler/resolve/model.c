@@ -121,6 +121,25 @@ static int compare_named(const void *a, const void *b)
 	return x->layer < y->layer ? -1 : x->layer > y->layer;
 }
 
+static bool alike(const struct pp_layer *a, const struct pp_layer *b)
+{
+	return a->kind == b->kind && a->heads == b->heads && a->kv_heads == b->kv_heads && a->head_dim == b->head_dim &&
+	       a->ffn == b->ffn && a->window == b->window && a->act == b->act && a->bias == b->bias &&
+	       a->qk_norm == b->qk_norm && a->rms == b->rms && memcmp(&a->custom, &b->custom, sizeof a->custom) == 0;
+}
+
+/* A name stands for one kind of layer, however many statements make instances of it. */
+static void check_alike(struct pp_layer_build *build, const struct pp_layer *first, const struct pp_layer *second)
+{
+	if (build->failed || alike(first, second))
+		return;
+	struct pp_message *message = pp_error(build->resolver->diag, "E0103", second->span,
+	                                      "another layer, unlike this one, is called `%.60s` too", second->name);
+	pp_label(message, first->span, "first here");
+	pp_help(message, "give each its own name, such as `layer %.50s_2 : ...`", second->name);
+	build->failed = true;
+}
+
 /* Instances of a name are numbered through the whole list; a name that stands once is not indexed. */
 static void number_layers(struct pp_layer_build *build)
 {
@@ -135,6 +154,8 @@ static void number_layers(struct pp_layer_build *build)
 		bool same = i > 0 && named[i - 1].name == named[i].name;
 		bool more = i + 1 < build->count && named[i + 1].name == named[i].name;
 		index = same ? index + 1 : 0;
+		if (same)
+			check_alike(build, &build->layers[named[i - 1].layer], &build->layers[named[i].layer]);
 		build->layers[named[i].layer].index = index;
 		build->layers[named[i].layer].indexed = same || more;
 		build->layers[named[i].layer].block_total = blocks;
@@ -230,6 +251,8 @@ static void finish(struct pp_layer_build *build)
 		return;
 	}
 	number_layers(build);
+	if (build->failed)
+		return;
 	if (!resolver->custom_only && (!check_ends(build) || !tie_head(build) || !check_message_size(build)))
 		return;
 	*model = (struct pp_model){

@@ -72,6 +72,30 @@ static void read_optimizer(struct pp_resolver *resolver, struct pp_section *trai
 	pp_field_real(resolver, arguments, PP_ATTR_adamw_eps, &hyper->eps);
 }
 
+/* What a model of custom layers lacks, and so what would be ignored beside it. */
+static void refuse_for_custom(struct pp_resolver *resolver, const struct pp_section *section)
+{
+	static const struct {
+		uint16_t attribute;
+		const char *lacks;
+	} refused[] = {
+	    {PP_ATTR_train_seq, "tokens"},       {PP_ATTR_train_optimizer, "weights"},  {PP_ATTR_train_loss, "loss"},
+	    {PP_ATTR_run_data, "loss"},          {PP_ATTR_run_eval_data, "loss"},       {PP_ATTR_run_lr, "weights"},
+	    {PP_ATTR_run_clip, "weights"},       {PP_ATTR_run_weight_decay, "weights"}, {PP_ATTR_run_init_std, "weights"},
+	    {PP_ATTR_run_checkpoint, "weights"},
+	};
+	for (size_t i = 0; resolver->custom_only && i < sizeof refused / sizeof refused[0]; i++) {
+		enum pp_attribute attribute = (enum pp_attribute)refused[i].attribute;
+		if (attribute < section->first || attribute >= section->first + section->count ||
+		    !pp_field_given(section, attribute))
+			continue;
+		pp_help(pp_error(resolver->diag, "E0114", pp_field_of(section, attribute)->name_span,
+		                 "`%s` has no effect: a model of custom layers has no %s", pp_attribute_table[attribute].name,
+		                 refused[i].lacks),
+		        "remove it");
+	}
+}
+
 void pp_resolve_train(struct pp_resolver *resolver)
 {
 	struct pp_section *train = resolver->sections[PP_SECTION_TRAIN], *run = resolver->sections[PP_SECTION_RUN];
@@ -81,6 +105,7 @@ void pp_resolve_train(struct pp_resolver *resolver)
 	if (!train->stmt)
 		return;
 	pp_section_read_all(resolver, train);
+	refuse_for_custom(resolver, train);
 	read_batch(resolver, train);
 	if (pp_field_choice(resolver, train, PP_ATTR_train_dtype, &dtype))
 		spec->dtype = dtype == 0 ? PP_F32 : PP_BF16;
@@ -96,8 +121,7 @@ void pp_resolve_train(struct pp_resolver *resolver)
 	spec->train.hypers[1] = hyper;
 }
 
-/* ---- run
- * -------------------------------------------------------------------------------------------------------------- */
+/* ---- run ------------------------------------------------------------------------------------- */
 
 static void read_rate(struct pp_resolver *resolver, struct pp_section *run)
 {
@@ -146,12 +170,8 @@ static void read_data(struct pp_resolver *resolver, struct pp_section *run)
 	const struct pp_field *field = pp_field_read(resolver, run, PP_ATTR_run_data);
 	if (!field || field->state != PP_READY)
 		return;
-	if (resolver->custom_only) {
-		pp_help(pp_error(resolver->diag, "E0114", field->name_span,
-		                 "`data` has no effect: a model of custom layers has no loss"),
-		        "remove it");
+	if (resolver->custom_only)
 		return;
-	}
 	if (field->value.kind == PP_DATUM_STRING) {
 		train->data = PP_DATA_FILE;
 		train->data_path = field->value.text;
@@ -203,12 +223,8 @@ static void read_checkpoint(struct pp_resolver *resolver, struct pp_section *run
 	struct pp_section *arguments = field && field->state == PP_READY ? pp_section_arguments(resolver, field) : NULL;
 	if (!arguments)
 		return;
-	if (resolver->custom_only) {
-		pp_help(pp_error(resolver->diag, "E0114", field->name_span,
-		                 "`checkpoint` has no effect: a model of custom layers has no weights"),
-		        "remove it");
+	if (resolver->custom_only)
 		return;
-	}
 	pp_section_read_all(resolver, arguments);
 	pp_field_whole(resolver, arguments, PP_ATTR_every_steps, &train->checkpoint_every);
 	pp_field_whole(resolver, arguments, PP_ATTR_every_keep, &train->checkpoint_keep);
@@ -225,6 +241,7 @@ void pp_resolve_run(struct pp_resolver *resolver)
 	struct pp_spec *spec = &resolver->out->spec;
 	struct pp_train *train = &spec->train;
 	pp_section_read_all(resolver, run);
+	refuse_for_custom(resolver, run);
 	read_data(resolver, run);
 	read_tail(resolver, run);
 	if (pp_field_whole(resolver, run, PP_ATTR_run_steps, &train->steps) && train->steps == 0)
