@@ -120,7 +120,12 @@ int pp_finish_output(const char *tool, int code)
 	bool failed = ferror(stdout) != 0;
 	if (fflush(stdout) == 0 && !failed)
 		return code;
-	/* A failed write of earlier has lost its reason. */
+	/* A failed write of earlier has lost its reason: an empty line more will most likely meet it again. */
+	if (!errno) {
+		clearerr(stdout);
+		if (fputc('\n', stdout) != EOF)
+			fflush(stdout);
+	}
 	fprintf(stderr, "%s: cannot write standard output%s%s\n", tool, errno ? ": " : "", errno ? strerror(errno) : "");
 	return code ? code : PP_EXIT_ENVIRONMENT;
 }

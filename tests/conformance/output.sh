@@ -11,7 +11,7 @@ full() {
   local name=$1
   shift
   run "$name" 3 bash -c '"$@" >/dev/full' bash "$@"
-  lines "$name" 1 '^[a-z]+: cannot write standard output(: No space left on device)?$'
+  lines "$name" 1 '^[a-z]+: cannot write standard output: No space left on device$'
 }
 
 "$BIN/pipec" build -q "$samples/minimal.pipe" -o "$work/m.ppx"
