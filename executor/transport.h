@@ -49,9 +49,10 @@ struct pp_transport_ops {
 	void (*exchange)(struct pp_endpoint *endpoint, const void *mine, void *all, size_t bytes);
 	enum pp_progress (*test_exchange)(struct pp_endpoint *endpoint);
 
-	/* Tell all ranks that this one gives up: from now on their tests say PP_FAILED. Returns soon. */
+	/* Tell all ranks that this one gives up: from now on their tests say PP_FAILED. Returns soon. `why` is for this
+	 * rank's own report: the cause is said once. */
 	void (*give_up)(struct pp_endpoint *endpoint, const char *why);
-	/* Why a test said PP_FAILED: "rank 2 gave up: …", or what went wrong here. */
+	/* Why a test said PP_FAILED: "rank 2 gave up", or what went wrong here. */
 	const char *(*failure)(const struct pp_endpoint *endpoint);
 };
 

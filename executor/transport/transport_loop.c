@@ -72,29 +72,35 @@ struct pp_loop {
 	atomic_uint_least64_t arrived, left; /* exchanges, counted over all ranks */
 	atomic_int failed;                   /* 0 no, 1 its text is being written, 2 yes */
 	char failure[FAILURE_TEXT];
+	uint32_t gave_up; /* the rank whose failure it is and which reports it; PP_NULL: all do */
+	char told[32];    /* what the others say */
 };
 
 /* ---- failure --------------------------------------------------------------------------------- */
 
-static void set_failure(struct pp_loop *loop, const char *text)
+/* `rank`: which gives up, or PP_NULL. */
+static void set_failure(struct pp_loop *loop, uint32_t rank, const char *text)
 {
 	int expected = 0;
 	if (!atomic_compare_exchange_strong(&loop->failed, &expected, 1))
 		return;
 	snprintf(loop->failure, sizeof loop->failure, "%s", text);
+	snprintf(loop->told, sizeof loop->told, "rank %" PRIu32 " gave up", rank);
+	loop->gave_up = rank;
 	atomic_store(&loop->failed, 2);
 }
 
 static void give_up(struct pp_endpoint *endpoint, const char *why)
 {
-	char text[FAILURE_TEXT];
-	snprintf(text, sizeof text, "rank %" PRIu32 " gave up: %s", endpoint->rank, why);
-	set_failure(endpoint->loop, text);
+	set_failure(endpoint->loop, endpoint->rank, why);
 }
 
 static const char *failure(const struct pp_endpoint *endpoint)
 {
-	return atomic_load(&endpoint->loop->failed) == 2 ? endpoint->loop->failure : "another rank gave up";
+	const struct pp_loop *loop = endpoint->loop;
+	if (atomic_load(&loop->failed) != 2)
+		return "another rank gave up";
+	return loop->gave_up == PP_NULL || loop->gave_up == endpoint->rank ? loop->failure : loop->told;
 }
 
 /* ---- channels -------------------------------------------------------------------------------- */
@@ -116,7 +122,7 @@ static bool transfer(struct pp_loop *loop, const struct post *send, const struct
 	if (!equal) {
 		char text[FAILURE_TEXT];
 		pp_identity_explain(&sent, &expected, text, sizeof text);
-		set_failure(loop, text);
+		set_failure(loop, PP_NULL, text);
 		return false;
 	}
 	memcpy(recv->to, send->from, sent.bytes);
@@ -199,7 +205,7 @@ static bool congruent(struct pp_loop *loop, struct group *group, uint64_t number
 			snprintf(text, sizeof text,
 			         "members of group g%" PRIu32 " disagree: %" PRIu32 " elements of %s against %" PRIu32 " of %s",
 			         first->a[1], first->count, pp_dtype_name[first->dtype], other->count, pp_dtype_name[other->dtype]);
-			set_failure(loop, text);
+			set_failure(loop, PP_NULL, text);
 			return false;
 		}
 	}
