@@ -6,7 +6,7 @@
  * once. Taking lifetimes in order of time over all sizes would be the wrong allocator: large values would find the
  * arena cut up by small ones.
  *
- * O(n log n) in the number of lifetimes for each of at most CLASSES_MAX classes. */
+ * O(n log n) in the number of positions for each of at most CLASSES_MAX classes. */
 #include "plan.h"
 
 #include <assert.h>
@@ -70,27 +70,23 @@ static void keep_space(struct placer *placer, struct pp_space space)
 	*PP_PUSH(placer->scratch, &spaces->items, &spaces->count, &spaces->capacity, struct pp_space) = space;
 }
 
-static int compare_ends(const void *left, const void *right)
+/* The homes numbered in `order` (NULL: as they stand), sorted by their first or last position; stable. */
+static uint32_t *sort_homes(const struct placer *placer, const struct home *homes, const uint32_t *order, bool by_last)
 {
-	const struct home *a = left, *b = right;
-	if (a->space.last != b->space.last)
-		return a->space.last < b->space.last ? -1 : 1;
-	if (a->space.first != b->space.first)
-		return a->space.first < b->space.first ? -1 : 1;
-	return a->space.offset < b->space.offset ? -1 : a->space.offset > b->space.offset;
-}
-
-struct start {
-	uint64_t first;
-	uint32_t home;
-};
-
-static int compare_starts(const void *left, const void *right)
-{
-	const struct start *a = left, *b = right;
-	if (a->first != b->first)
-		return a->first < b->first ? -1 : 1;
-	return a->home < b->home ? -1 : a->home > b->home;
+	uint32_t *places = PP_NEW_ARRAY(placer->scratch, uint32_t, placer->horizon + 2), before = 0;
+	uint32_t *sorted = PP_NEW_ARRAY(placer->scratch, uint32_t, placer->home_count);
+	for (uint32_t i = 0; i < placer->home_count; i++)
+		places[by_last ? homes[i].space.last : homes[i].space.first]++;
+	for (uint64_t position = 0; position <= placer->horizon; position++) {
+		uint32_t here = places[position];
+		places[position] = before;
+		before += here;
+	}
+	for (uint32_t i = 0; i < placer->home_count; i++) {
+		uint32_t home = order ? order[i] : i;
+		sorted[places[by_last ? homes[home].space.last : homes[home].space.first]++] = home;
+	}
+	return sorted;
 }
 
 /* Spaces high enough become homes; the others are kept for smaller classes. */
@@ -98,25 +94,24 @@ static void open_class(struct placer *placer, uint64_t bytes)
 {
 	placer->bytes = bytes;
 	struct pp_spaces before = placer->spaces;
-	placer->homes = PP_NEW_ARRAY(placer->scratch, struct home, before.count);
+	struct home *homes = PP_NEW_ARRAY(placer->scratch, struct home, before.count);
 	placer->home_count = 0;
 	placer->spaces = (struct pp_spaces){.count = 0};
 	for (size_t i = 0; i < before.count; i++) {
 		const struct pp_space *space = &before.items[i];
 		if (space->height >= bytes)
-			placer->homes[placer->home_count++] =
-			    (struct home){.space = *space, .lanes = space->height / bytes, .free = NONE};
+			homes[placer->home_count++] = (struct home){.space = *space, .lanes = space->height / bytes, .free = NONE};
 		else
 			keep_space(placer, *space);
 	}
-	qsort(placer->homes, placer->home_count, sizeof *placer->homes, compare_ends);
-	struct start *starts = PP_NEW_ARRAY(placer->scratch, struct start, placer->home_count);
-	for (uint32_t i = 0; i < placer->home_count; i++)
-		starts[i] = (struct start){placer->homes[i].space.first, i};
-	qsort(starts, placer->home_count, sizeof *starts, compare_starts);
-	placer->by_start = PP_NEW_ARRAY(placer->scratch, uint32_t, placer->home_count);
-	for (uint32_t i = 0; i < placer->home_count; i++)
-		placer->by_start[i] = starts[i].home;
+	placer->homes = homes;
+	if (placer->home_count) {
+		const uint32_t *by_end = sort_homes(placer, homes, sort_homes(placer, homes, NULL, false), true);
+		placer->homes = PP_NEW_ARRAY(placer->scratch, struct home, placer->home_count);
+		for (uint32_t i = 0; i < placer->home_count; i++)
+			placer->homes[i] = homes[by_end[i]];
+		placer->by_start = sort_homes(placer, placer->homes, NULL, false);
+	}
 	placer->lane_count = 0;
 	placer->heap_count = 0;
 	memset(placer->free_columns, 0xff, sizeof placer->free_columns);

@@ -13,9 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How long to search for low arenas, in placements rated: for each value of the rank, and for a program; of that a rank
+/* How long to search for low arenas, in placements rated: for each value and rank, and for a program; of that a rank
  * may use a few times its share of what the ranks before it left. */
-enum { STEPS_VALUE = 2, STEPS_PROGRAM = 6 * 1000 * 1000, SHARES_RANK = 4 };
+enum { STEPS_VALUE = 2, STEPS_RANK = 50 * 1000, STEPS_PROGRAM = 4 * 1000 * 1000, SHARES_RANK = 3 };
 
 struct plan {
 	struct pp_program *program;
@@ -297,7 +297,8 @@ static bool place_values(struct plan *plan, struct rank_plan *rank, uint64_t bas
 	for (uint32_t i = 0; i < rank->count; i++)
 		if (!rank->table->slots[rank->lifetimes[i].slot].placed)
 			wanted[count++] = rank->lifetimes[i];
-	uint64_t own = (uint64_t)STEPS_VALUE * count, shares = 1 + (plan->program->ranks - 1 - rank->rank) / SHARES_RANK;
+	uint64_t own = STEPS_RANK + (uint64_t)STEPS_VALUE * count,
+	         shares = 1 + (plan->program->ranks - 1 - rank->rank) / SHARES_RANK;
 	uint64_t steps = own + plan->steps / shares, allowed = steps, height;
 	if (!pp_plan_place(rank->scratch, wanted, count, rank->horizon, rank->table->live_bytes, &steps, &height) ||
 	    __builtin_add_overflow(base, height, top))

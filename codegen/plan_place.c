@@ -3,8 +3,8 @@
  * Columns by size (plan_lanes.c) are exact for equal sizes and near the bound of live bytes where small values
  * accompany large ones. Stashes of different sizes that take turns defeat them: each size gets the columns of its own
  * peak. So when columns stay above the bound, the large values are placed in the order of time (plan_sweep.c) and the
- * small ones in columns cut from what that leaves free (plan_idle.c). The further from the bound, the more ways are
- * tried. The lowest arena wins, the earlier way on a tie. */
+ * small ones in columns on top, or cut from what that leaves free (plan_idle.c). The further from the bound, the more
+ * ways are tried. The lowest arena wins, the earlier way on a tie. */
 #include "plan.h"
 
 #include <string.h>
@@ -20,15 +20,18 @@ static const struct attempt {
 	uint32_t gap, split, states, ceiling, gap_weight; /* `ceiling`: permille of the live bytes of large values */
 	bool backwards, leaves_room;
 } attempts[] = {
-    {10, 0, 1, 1000, 4, 0, 0},   {20, 0, 4, 1000, 4, 0, 0},   {50, 0, 4, 1000, 8, 1, 0},   {50, 1, 4, 1000, 4, 0, 0},
-    {50, 0, 4, 1040, 4, 0, 0},   {50, 1, 4, 1000, 8, 1, 0},   {50, 0, 16, 1000, 4, 0, 0},  {50, 0, 16, 1020, 8, 1, 0},
+    {10, 0, 1, 1000, 4, 0, 0},   {20, 0, 4, 1000, 4, 0, 0},   {40, 0, 4, 1000, 8, 1, 0},   {40, 1, 4, 1000, 4, 0, 0},
+    {40, 0, 4, 1040, 4, 0, 0},   {40, 1, 4, 1000, 8, 1, 0},   {50, 0, 16, 1000, 4, 0, 0},  {50, 0, 16, 1020, 8, 1, 0},
     {50, 1, 16, 1020, 4, 0, 0},  {50, 0, 16, 1040, 2, 0, 0},  {50, 1, 16, 1040, 8, 1, 0},  {60, 0, 16, 1060, 4, 1, 0},
-    {60, 0, 64, 1000, 4, 0, 1},  {60, 0, 64, 1020, 4, 1, 1},  {60, 0, 64, 1000, 4, 1, 0},  {60, 1, 64, 1000, 8, 1, 0},
-    {60, 0, 64, 1020, 8, 0, 0},  {60, 1, 64, 1040, 2, 1, 0},  {60, 0, 64, 1040, 4, 1, 0},  {60, 0, 64, 1060, 2, 0, 0},
-    {70, 0, 64, 1040, 4, 0, 1},  {70, 1, 64, 1000, 4, 0, 1},  {70, 0, 64, 1060, 2, 1, 1},  {80, 0, 64, 1080, 4, 1, 0},
-    {80, 0, 256, 1000, 4, 0, 0}, {80, 0, 256, 1020, 2, 1, 0}, {80, 1, 256, 1000, 4, 1, 0}, {80, 0, 256, 1050, 4, 0, 1},
-    {80, 1, 256, 1050, 4, 0, 1},
+    {75, 0, 64, 1000, 4, 0, 1},  {75, 0, 64, 1020, 4, 1, 1},  {75, 0, 64, 1000, 4, 1, 0},  {75, 1, 64, 1000, 8, 1, 0},
+    {75, 0, 64, 1020, 8, 0, 0},  {75, 1, 64, 1040, 2, 1, 0},  {75, 0, 64, 1040, 4, 1, 0},  {75, 0, 64, 1060, 2, 0, 0},
+    {75, 0, 64, 1040, 4, 0, 1},  {75, 1, 64, 1000, 4, 0, 1},  {75, 0, 64, 1060, 2, 1, 1},  {75, 0, 64, 1080, 4, 1, 0},
+    {90, 0, 256, 1000, 4, 0, 0}, {90, 0, 256, 1020, 2, 1, 0}, {90, 1, 256, 1000, 4, 1, 0}, {90, 0, 256, 1050, 4, 0, 1},
+    {90, 1, 256, 1050, 4, 0, 1},
 };
+
+/* Above this small values are placed between large ones. */
+enum { INSIDE_PERMILLE = 50 };
 
 /* The values of a rank apart by size. */
 struct split {
@@ -58,8 +61,19 @@ struct chooser {
 	struct split splits[SPLIT_COUNT];
 };
 
-static void keep_if_lower(struct chooser *chooser, uint64_t height)
+static uint64_t height_of(const struct pp_lifetime *items, uint32_t count)
 {
+	uint64_t height = 0;
+	for (uint32_t i = 0; i < count; i++)
+		if (items[i].offset + items[i].bytes > height)
+			height = items[i].offset + items[i].bytes;
+	return height;
+}
+
+/* Columns may be wider than any value in them. */
+static void keep_if_lower(struct chooser *chooser)
+{
+	uint64_t height = height_of(chooser->items, chooser->count);
 	if (height >= chooser->height)
 		return;
 	chooser->height = height;
@@ -70,7 +84,7 @@ static void try_columns(struct chooser *chooser)
 {
 	uint64_t height = 0;
 	if (pp_plan_lanes(chooser->scratch, chooser->items, chooser->count, chooser->horizon, NULL, &height))
-		keep_if_lower(chooser, height);
+		keep_if_lower(chooser);
 }
 
 /* ---- large and small ------------------------------------------------------------------------- */
@@ -129,13 +143,16 @@ static void make_split(struct chooser *chooser, struct split *split, uint32_t sh
 
 /* ---- sweeps ---------------------------------------------------------------------------------- */
 
-static void place_small(struct chooser *chooser, struct split *split)
+/* The small values with the lowest placement of the large ones: in columns on top, or cut from what that leaves free.
+ * The latter is lower, but values seldom come to the same place again: many slots. */
+static void place_small(struct chooser *chooser, struct split *split, bool inside)
 {
 	for (uint32_t i = 0; i < split->large_count; i++)
 		split->large[i]->offset = split->offsets[i];
 	uint64_t height = split->height;
-	struct pp_spaces spaces =
-	    pp_plan_idle(chooser->scratch, split->large, split->large_count, chooser->horizon, height);
+	struct pp_spaces spaces = {.count = 0};
+	if (inside)
+		spaces = pp_plan_idle(chooser->scratch, split->large, split->large_count, chooser->horizon, height);
 	if (!pp_plan_lanes(chooser->scratch, split->small, split->small_count, chooser->horizon, &spaces, &height))
 		return;
 	for (uint32_t i = 0, at = 0; i < chooser->count; i++)
@@ -144,7 +161,7 @@ static void place_small(struct chooser *chooser, struct split *split)
 	split->above = height - split->height;
 	split->wanted = false;
 	split->tried = true;
-	keep_if_lower(chooser, height);
+	keep_if_lower(chooser);
 }
 
 static bool sweep(struct chooser *chooser, struct split *split, const struct attempt *attempt)
@@ -169,8 +186,8 @@ static bool sweep(struct chooser *chooser, struct split *split, const struct att
 	return true;
 }
 
-/* Small values are placed with the first placement of the large ones, and in the end with the best: they take most of
- * the time. */
+/* Small values are placed with the first placement of the large ones, and in the end with the best: that takes longer
+ * than a sweep. */
 static void try_sweep(struct chooser *chooser, const struct attempt *attempt)
 {
 	struct split *split = &chooser->splits[attempt->split];
@@ -181,7 +198,7 @@ static void try_sweep(struct chooser *chooser, const struct attempt *attempt)
 		return;
 	split->wanted = true;
 	if (!split->tried)
-		place_small(chooser, split);
+		place_small(chooser, split, false);
 	uint64_t expected = split->height + split->above;
 	chooser->expected = expected < chooser->expected ? expected : chooser->expected;
 }
@@ -204,7 +221,10 @@ bool pp_plan_place(struct pp_arena *scratch, struct pp_lifetime *items, uint32_t
 			try_sweep(&chooser, &attempts[i]);
 	for (uint32_t i = 0; i < SPLIT_COUNT; i++)
 		if (chooser.splits[i].wanted)
-			place_small(&chooser, &chooser.splits[i]);
+			place_small(&chooser, &chooser.splits[i], false);
+	for (uint32_t i = 0; i < SPLIT_COUNT; i++)
+		if (chooser.splits[i].tried && chooser.height > live + live / 1000 * INSIDE_PERMILLE)
+			place_small(&chooser, &chooser.splits[i], true);
 	memcpy(items, chooser.best, count * sizeof *items);
 	*height = chooser.height;
 	*steps = chooser.steps;

@@ -287,7 +287,7 @@ static void unequal_chunks(void **state)
 		add_gaps(&gaps, &w.program);
 		print_message("chunks of %u and %u: mean %.1f %%, worst %.1f %% above live bytes\n", (unsigned)sizes[i][0],
 		              (unsigned)sizes[i][1], 100 * gaps.total / 8, 100 * gaps.worst);
-		assert_true(gaps.total / 8 < 0.04 && gaps.worst < 0.07);
+		assert_true(gaps.total / 8 < 0.045 && gaps.worst < 0.07);
 		end_world(&w);
 	}
 }
@@ -316,7 +316,7 @@ static void unequal_stages(void **state)
 	}
 	print_message("stages of unequal sizes: mean %.2f %%, worst %.1f %% above live bytes\n",
 	              100 * gaps.total / gaps.ranks, 100 * gaps.worst);
-	assert_true(gaps.total / gaps.ranks < 0.04 && gaps.worst < 0.12);
+	assert_true(gaps.total / gaps.ranks < 0.035 && gaps.worst < 0.1);
 }
 
 static void a_text_keeps_its_slots_and_waits(void **state)
@@ -395,6 +395,12 @@ static void many_sizes(void **state)
 	plan(&w);
 	assert_int_equal(errors_in(&w), 0);
 	assert_planned(&w.program, "sizes", 300);
+	uint64_t end = 0;
+	for (uint32_t slot = 0; slot < w.program.rank[0].slot_count; slot++) {
+		uint64_t top = w.program.rank[0].slots[slot].offset + w.program.rank[0].slots[slot].bytes;
+		end = top > end ? top : end;
+	}
+	assert_int_equal((end + PP_ALIGN - 1) / PP_ALIGN * PP_ALIGN, w.program.rank[0].arena_bytes);
 	assert_true(w.program.rank[0].arena_bytes < w.program.rank[0].live_bytes * 103 / 100);
 	end_world(&w);
 }
