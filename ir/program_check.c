@@ -25,7 +25,7 @@ fail(struct pp_fault *fault, const char *code, const char *format, ...)
 	va_start(args, format);
 	fault->code = code;
 	fault->operand = PP_NULL;
-	fault->help[0] = '\0';
+	fault->help[0] = fault->cause[0] = '\0';
 	vsnprintf(fault->text, sizeof fault->text, format, args);
 	va_end(args);
 	return false;
@@ -48,11 +48,14 @@ static bool check_index(const struct pp_program *program, enum pp_bound bound, u
 	if (value < count)
 		return true;
 	if (count == 0)
-		return fail(fault, "E1005", "there is no %s %u: this program has none", pp_bound_name[bound], value);
-	if (bound == PP_BOUND_MICROBATCH || bound == PP_BOUND_RANK)
-		return fail(fault, "E1005", "there is no %s %u: `grid` says %u, so 0..%u", pp_bound_name[bound], value, count,
-		            count - 1);
-	return fail(fault, "E1005", "there is no %s %u: the table has 0..%u", pp_bound_name[bound], value, count - 1);
+		fail(fault, "E1005", "there is no %s %u: this program has none", pp_bound_name[bound], value);
+	else if (bound == PP_BOUND_MICROBATCH || bound == PP_BOUND_RANK)
+		fail(fault, "E1005", "there is no %s %u: `grid` says %u, so 0..%u", pp_bound_name[bound], value, count,
+		     count - 1);
+	else
+		fail(fault, "E1005", "there is no %s %u: the table has 0..%u", pp_bound_name[bound], value, count - 1);
+	snprintf(fault->cause, sizeof fault->cause, "a %s that is not there", pp_bound_name[bound]);
+	return false;
 }
 
 static bool check_slot(const struct pp_program *program, uint32_t rank, uint32_t slot, unsigned classes,
@@ -65,8 +68,10 @@ static bool check_slot(const struct pp_program *program, uint32_t rank, uint32_t
 		return fail(fault, "E1005", "rank %u has no slot %u: its slots are 0..%u", rank, slot, owner->slot_count - 1);
 	if (classes >> owner->slots[slot].class & 1)
 		return true;
-	return fail(fault, "E1006", "slot %u of rank %u is of class %s, but %s is wanted here", slot, rank,
-	            pp_slot_class_name[owner->slots[slot].class], wanted);
+	fail(fault, "E1006", "slot %u of rank %u is of class %s, but %s is wanted here", slot, rank,
+	     pp_slot_class_name[owner->slots[slot].class], wanted);
+	snprintf(fault->cause, sizeof fault->cause, "slot %u of rank %u as another class", slot, rank);
+	return false;
 }
 
 static bool check_shape(uint32_t rows, uint32_t columns, uint8_t dtype, struct pp_fault *fault)

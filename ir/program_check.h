@@ -11,6 +11,7 @@ struct pp_fault {
 	unsigned operand; /* instructions: position in the signature, PP_NULL: the whole */
 	char text[256];
 	char help[256]; /* may be empty */
+	char cause[64]; /* what many lines may name alike: "a rank that is not there"; else empty */
 };
 
 enum { PP_MOST_PROGRAMS = 16, PP_MOST_MEMBERS = 1 << 22 };

@@ -128,8 +128,7 @@ static bool read_rank_number(struct pp_reader *reader, uint32_t *rank)
 		return false;
 	if (*rank < reader->program->ranks)
 		return true;
-	pp_error(reader->diag, "E1005", pp_scan_span(&reader->scan, word), "there is no rank %u: `grid` says %u, so 0..%u",
-	         *rank, reader->program->ranks, reader->program->ranks - 1);
+	pp_no_rank(reader, word, *rank);
 	return false;
 }
 
@@ -182,10 +181,18 @@ static bool read_slot_range(struct pp_reader *reader, uint32_t rank, uint8_t *cl
 		*count = (uint32_t)(last - first + 1);
 		return true;
 	}
-	pp_error(reader->diag, first == next ? "E1004" : "E1007", pp_scan_span(&reader->scan, word),
-	         first == next ? "a slot line makes at most 256 slots (rank %u, from %llu)"
-	                       : "slots of rank %u are numbered in order: expected number %llu",
-	         rank, (unsigned long long)next);
+	struct pp_span span = pp_scan_span(&reader->scan, word);
+	if (first == next) {
+		pp_error(reader->diag, "E1004", span, "a slot line makes at most 256 slots (rank %u, from %llu)", rank,
+		         (unsigned long long)next);
+		return false;
+	}
+	const char *cause = pp_arena_printf(reader->arena, "slots of rank %u out of order", rank);
+	if (!pp_reader_repeats(reader, span, cause))
+		pp_reader_remember(reader, cause,
+		                   pp_error(reader->diag, "E1007", span,
+		                            "slots of rank %u are numbered in order: expected number %llu", rank,
+		                            (unsigned long long)next));
 	return false;
 }
 
@@ -495,8 +502,9 @@ struct pp_program *pp_program_read(struct pp_arena *arena, const struct pp_sourc
 	pp_record_reset(PP_RECORD_TRAIN, &reader.program->train);
 	if (!read_version(&reader))
 		return NULL;
-	while (!pp_reader_full(&reader) && pp_scan_line(&reader.scan))
-		if (!read_line(&reader))
-			return NULL;
-	return finish(&reader) ? reader.program : NULL;
+	bool ok = true;
+	while (ok && !pp_reader_full(&reader) && pp_scan_line(&reader.scan))
+		ok = read_line(&reader);
+	pp_reader_note_repeats(&reader);
+	return ok && finish(&reader) ? reader.program : NULL;
 }

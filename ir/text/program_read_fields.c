@@ -15,11 +15,50 @@ struct pp_message *pp_expected(struct pp_reader *reader, struct pp_word found, c
 	                pp_word_show(reader->arena, found));
 }
 
+bool pp_reader_repeats(struct pp_reader *reader, struct pp_span span, const char *cause)
+{
+	for (size_t i = 0; i < reader->cause_count; i++) {
+		struct pp_cause *known = &reader->causes[i];
+		if (strcmp(known->text, cause) != 0)
+			continue;
+		if (known->more < PP_READER_LINES)
+			known->lines[known->more] = pp_source_position(reader->scan.source, span.start).line;
+		known->more++;
+		return true;
+	}
+	return false;
+}
+
+void pp_reader_note_repeats(struct pp_reader *reader)
+{
+	for (size_t i = 0; i < reader->cause_count; i++) {
+		const struct pp_cause *cause = &reader->causes[i];
+		const char *lines = "";
+		for (uint64_t k = 0; k < cause->more && k < PP_READER_LINES; k++)
+			lines = pp_arena_printf(reader->arena, "%s%s%u", lines, k ? ", " : "", cause->lines[k]);
+		if (cause->more)
+			pp_note(cause->message, "%llu more line%s %s: %s%s", (unsigned long long)cause->more,
+			        cause->more == 1 ? " names" : "s name", cause->text, lines,
+			        cause->more > PP_READER_LINES ? ", ..." : "");
+	}
+}
+
+void pp_reader_remember(struct pp_reader *reader, const char *cause, struct pp_message *message)
+{
+	if (reader->cause_count < PP_READER_MOST_ERRORS)
+		reader->causes[reader->cause_count++] =
+		    (struct pp_cause){.text = pp_arena_copy(reader->arena, cause, strlen(cause)), .message = message};
+}
+
 void pp_reader_fault(struct pp_reader *reader, struct pp_span span, const struct pp_fault *fault)
 {
+	if (fault->cause[0] && pp_reader_repeats(reader, span, fault->cause))
+		return;
 	struct pp_message *message = pp_error(reader->diag, fault->code, span, "%s", fault->text);
 	if (fault->help[0])
 		pp_help(message, "%s", fault->help);
+	if (fault->cause[0])
+		pp_reader_remember(reader, fault->cause, message);
 }
 
 void pp_unknown_word(struct pp_reader *reader, struct pp_word word, const char *what, const char *const *known,
@@ -74,15 +113,34 @@ int pp_read_name_word(struct pp_reader *reader, struct pp_word word, const char 
 	return -1;
 }
 
+void pp_no_rank(struct pp_reader *reader, struct pp_word word, uint64_t rank)
+{
+	static const char cause[] = "a rank that is not there"; /* as program_check.c puts it */
+	struct pp_span span = pp_scan_span(&reader->scan, word);
+	if (pp_reader_repeats(reader, span, cause))
+		return;
+	pp_reader_remember(reader, cause,
+	                   pp_error(reader->diag, "E1005", span, "there is no rank %llu: `grid` says %u, so 0..%u",
+	                            (unsigned long long)rank, reader->program->ranks, reader->program->ranks - 1));
+}
+
 /* ---- slots, payloads, shapes ----------------------------------------------------------------- */
 
 static bool slot_class_mismatch(struct pp_reader *reader, uint32_t rank, struct pp_word word, uint32_t slot)
 {
 	struct pp_span span = pp_scan_span(&reader->scan, word);
 	const struct pp_rank *owner = &reader->program->rank[rank];
+	char cause[64];
+	if (slot >= owner->slot_count)
+		snprintf(cause, sizeof cause, "a slot that rank %u does not have", rank);
+	else
+		snprintf(cause, sizeof cause, "slot %u of rank %u as another class", slot, rank);
+	if (pp_reader_repeats(reader, span, cause))
+		return false;
 	if (slot >= owner->slot_count) {
 		struct pp_message *message =
 		    pp_error(reader->diag, "E1005", span, "rank %u has no slot %s", rank, pp_word_show(reader->arena, word));
+		pp_reader_remember(reader, cause, message);
 		if (owner->slot_count)
 			pp_help(message, "its slots are 0..%u; declare more with `slot %u CLASS.NUMBER bytes N`",
 			        owner->slot_count - 1, rank);
@@ -94,6 +152,7 @@ static bool slot_class_mismatch(struct pp_reader *reader, uint32_t rank, struct 
 	struct pp_message *message =
 	    pp_error(reader->diag, "E1006", span, "slot %u of rank %u is of class %s, not %s", slot, rank,
 	             pp_slot_class_name[owner->slots[slot].class], pp_word_show(reader->arena, word));
+	pp_reader_remember(reader, cause, message);
 	pp_help(message, "write `%s.%u`, or name another slot", pp_slot_class_name[owner->slots[slot].class], slot);
 	return false;
 }
@@ -218,9 +277,7 @@ static bool read_ranks(struct pp_reader *reader, const struct pp_field *field, v
 			return false;
 		}
 		if (last >= reader->program->ranks) {
-			pp_error(reader->diag, "E1005", pp_scan_span(&reader->scan, word),
-			         "there is no rank %llu: `grid` says %u, so 0..%u", (unsigned long long)last,
-			         reader->program->ranks, reader->program->ranks - 1);
+			pp_no_rank(reader, word, last);
 			return false;
 		}
 		if ((reader->members += last - first + 1) > PP_MOST_MEMBERS) {

@@ -8,7 +8,7 @@
 #include "ir/diag.h"
 #include "ir/program_check.h"
 
-enum { PP_READER_MOST_ERRORS = 20 };
+enum { PP_READER_MOST_ERRORS = 20, PP_READER_LINES = 6 };
 
 /* An array under construction. */
 struct pp_list {
@@ -27,6 +27,14 @@ struct pp_names {
 	uint32_t count, capacity; /* capacity is a power of two */
 };
 
+/* One mistake in a table makes many lines wrong: the first is reported, the others are counted. */
+struct pp_cause {
+	const char *text;
+	struct pp_message *message;
+	uint64_t more;
+	uint32_t lines[PP_READER_LINES]; /* of the first of those */
+};
+
 struct pp_reader {
 	struct pp_arena *arena;
 	struct pp_scan scan;
@@ -38,6 +46,8 @@ struct pp_reader {
 	bool *device_seen;                       /* [ranks] */
 	uint64_t members;                        /* of all groups */
 	bool misnumbered[PP_RECORD_COUNT];       /* reported once per table */
+	struct pp_cause causes[PP_READER_MOST_ERRORS];
+	size_t cause_count;
 	size_t errors_before;
 	bool grid_seen, about_seen, cost_seen, train_seen, source_seen;
 };
@@ -53,6 +63,15 @@ void *pp_list_push(struct pp_arena *arena, struct pp_list *list, size_t size);
 /* Report `expected …, found …` at a word. */
 struct pp_message *pp_expected(struct pp_reader *reader, struct pp_word found, const char *expected);
 void pp_reader_fault(struct pp_reader *reader, struct pp_span span, const struct pp_fault *fault);
+
+/* Has an error of this cause been reported? Counts the line then. */
+bool pp_reader_repeats(struct pp_reader *reader, struct pp_span span, const char *cause);
+void pp_reader_remember(struct pp_reader *reader, const char *cause, struct pp_message *message);
+/* At the end: what was counted becomes a note of each first message. */
+void pp_reader_note_repeats(struct pp_reader *reader);
+
+/* Report a rank beyond the grid. */
+void pp_no_rank(struct pp_reader *reader, struct pp_word word, uint64_t rank);
 
 /* A number of an object: digits, optionally after `letter`. False after a message. */
 bool pp_read_number_word(struct pp_reader *reader, struct pp_word word, char letter, const char *expected,

@@ -362,6 +362,43 @@ static void reading_goes_on_after_an_error(void **state)
 	pp_arena_destroy(arena);
 }
 
+/* The lines that only follow from a mistake in a table are counted beside the first. */
+static void one_cause_one_message(void **state)
+{
+	(void)state;
+	const char *text = "pps 1\ngrid pp 1 microbatches 4\nslot 0 aux.0 bytes 8\nslot 0 out.2 bytes 8\n"
+	                   "slot 0 out.3 bytes 8\nslot 1 out.0 bytes 8\nslot 2 out.0 bytes 8\n"
+	                   "stage s0 rank 0\nprogram train {\nrank 0 {\n"
+	                   "fwd s0 m0 - - - stash.0\nfwd s0 m1 - - - stash.0\nfwd s0 m4 - - - -\n"
+	                   "fwd s0 m5 - - - -\n}\nrank 1 {\n}\n}\n";
+	struct fixture f = read_text(text, strlen(text));
+	assert_null(f.program);
+	char *found = messages(&f, PP_DIAG_HUMAN);
+	assert_string_equal(found, "error[E1007]: slots of rank 0 are numbered in order: expected number 1\n"
+	                           "  --> x.pps:4:8\n"
+	                           " 4 | slot 0 out.2 bytes 8\n"
+	                           "   |        ^^^^^\n"
+	                           "   = note: 1 more line names slots of rank 0 out of order: 5\n"
+	                           "error[E1005]: there is no rank 1: `grid` says 1, so 0..0\n"
+	                           "  --> x.pps:6:6\n"
+	                           " 6 | slot 1 out.0 bytes 8\n"
+	                           "   |      ^\n"
+	                           "   = note: 2 more lines name a rank that is not there: 7, 16\n"
+	                           "error[E1006]: slot 0 of rank 0 is of class aux, not `stash.0`\n"
+	                           "   --> x.pps:11:17\n"
+	                           " 11 | fwd s0 m0 - - - stash.0\n"
+	                           "    |                 ^^^^^^^\n"
+	                           "    = help: write `aux.0`, or name another slot\n"
+	                           "    = note: 1 more line names slot 0 of rank 0 as another class: 12\n"
+	                           "error[E1005]: there is no microbatch 4: `grid` says 4, so 0..3\n"
+	                           "   --> x.pps:13:8\n"
+	                           " 13 | fwd s0 m4 - - - -\n"
+	                           "    |        ^^\n"
+	                           "    = note: 1 more line names a microbatch that is not there: 14\n");
+	free(found);
+	pp_arena_destroy(f.arena);
+}
+
 static void a_misspelt_word_gets_a_suggestion(void **state)
 {
 	(void)state;
@@ -405,6 +442,7 @@ int main(void)
 	    cmocka_unit_test(mistakes_in_tables),
 	    cmocka_unit_test(mistakes_in_bodies),
 	    cmocka_unit_test(reading_goes_on_after_an_error),
+	    cmocka_unit_test(one_cause_one_message),
 	    cmocka_unit_test(a_misspelt_word_gets_a_suggestion),
 	    cmocka_unit_test(twenty_errors_stop_the_reading),
 	};
