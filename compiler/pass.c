@@ -87,6 +87,7 @@ static struct pp_program *program_frame(const struct pp_unit *unit)
 	program->ranks = spec->parallel.pp;
 	program->tp = spec->parallel.tp;
 	program->dp = spec->parallel.dp;
+	program->zero = spec->parallel.zero;
 	program->vpp = spec->parallel.vpp;
 	program->stage_count = unit->schedule.stages;
 	program->microbatches = spec->microbatches;

@@ -17,6 +17,7 @@ const char *const pp_tp_grad_name[] = {"sharded", "replicated_equal", "replicate
 const char *const pp_axis_name[] = {"pp", "tp", "dp"};
 const char *const pp_base_name[] = {"in", "aux", "out", "stash", "dout", "din", "work", "weight", "grad", "loss"};
 const char *const pp_layout_name[] = {"channel", "edge", "direction", "pair", "rank", "blocking"};
+const char *const pp_flag_name[] = {"first", "pair", "shard"};
 const uint32_t pp_dtype_size[] = {4, 2, 8, 4};
 
 const char *const pp_optimizer_name[] = {"adamw", "sgd"};
@@ -58,6 +59,21 @@ uint64_t pp_local_elements(const struct pp_program *program, uint32_t tensor)
 	return t->tp_grad == PP_TP_SHARDED && program->tp > 1 ? whole / program->tp : whole;
 }
 
+uint64_t pp_shard_elements(const struct pp_program *program, uint32_t tensor)
+{
+	uint64_t local = pp_local_elements(program, tensor);
+	if (!program->zero || program->dp < 2)
+		return local;
+	return local / program->dp + (local % program->dp != 0);
+}
+
+/* Elements of a weight or grad slot: the shards of all dp coordinates. */
+static uint64_t padded_elements(const struct pp_program *program, uint32_t tensor)
+{
+	return program->zero && program->dp > 1 ? pp_times(pp_shard_elements(program, tensor), program->dp)
+	                                        : pp_local_elements(program, tensor);
+}
+
 bool pp_slot_content_bytes(const struct pp_program *program, const struct pp_slot *slot, uint64_t *bytes)
 {
 	enum { SCALE_BYTES = 32, NORM_BYTES = 8, LOSS_BYTES = 16 };
@@ -67,11 +83,13 @@ bool pp_slot_content_bytes(const struct pp_program *program, const struct pp_slo
 	case PP_SLOT_WEIGHT:
 		if (of_tensor)
 			element = pp_dtype_size[program->tensors[slot->tensor].dtype];
-		*bytes = of_tensor ? pp_times(pp_local_elements(program, slot->tensor), element) : 0;
+		*bytes = of_tensor ? pp_times(padded_elements(program, slot->tensor), element) : 0;
 		return of_tensor;
 	case PP_SLOT_GRAD:
+		*bytes = of_tensor ? pp_times(padded_elements(program, slot->tensor), element) : 0;
+		return of_tensor;
 	case PP_SLOT_MOMENT:
-		*bytes = of_tensor ? pp_times(pp_local_elements(program, slot->tensor), element) : 0;
+		*bytes = of_tensor ? pp_times(pp_shard_elements(program, slot->tensor), element) : 0;
 		return of_tensor;
 	case PP_SLOT_LOSSES:
 		*bytes = (uint64_t)LOSS_BYTES * program->microbatches;

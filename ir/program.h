@@ -20,6 +20,10 @@
  *  8. A slot of a tensor, of losses, norms or scale is exactly as long as what it holds; a rank has at most one slot of
  *     the classes losses, scale and work. A load fills aux: microbatch * seq ids, labels or both.
  *  9. A program without bodies is a schedule alone: it is proven, but can't be executed.
+ * 10. `zero` = 1: of the n elements of a tensor that a tp coordinate holds, dp coordinate i owns those from i*c up to
+ *     min(n, (i+1)*c), c = ceil(n / dp): its shard. Weight and grad slots have dp*c elements, those past n undefined; a
+ *     moment slot has c, for the own shard. A `reducescatter` over dp in place leaves only the own shard of a grad slot
+ *     valid, an `allgather` over dp in place makes a weight slot whole again from the shards.
  */
 #ifndef PP_PROGRAM_H
 #define PP_PROGRAM_H
@@ -46,6 +50,8 @@ enum pp_collective { PP_ALLREDUCE, PP_ALLGATHER, PP_REDUCESCATTER, PP_COLLECTIVE
 enum pp_instr_flag {
 	PP_FIRST = 1, /* bwd, bwdw: the first of the step for its stage */
 	PP_PAIR = 2,  /* this compute op and the next one may overlap */
+	PP_SHARD = 4, /* coll, sqnorm, opt, add: acts on the own dp shard of its weight and grad slots only */
+	PP_FLAG_COUNT = 3
 };
 
 /* One stream instruction, 32 bytes. Which fields an op uses: ops.def; the others are 0 (slots: PP_NULL). */
@@ -250,6 +256,7 @@ struct pp_program {
 	struct pp_arena *arena;
 	uint32_t ranks; /* pipeline ranks (pp) */
 	uint32_t tp, dp, vpp;
+	uint32_t zero; /* 1: the optimizer's state is sharded over dp (semantics 10) */
 	uint32_t stage_count, microbatches;
 	struct pp_stage *stages;
 	struct pp_rank *rank; /* [ranks] */
@@ -288,12 +295,16 @@ extern const char *const pp_tp_grad_name[PP_TP_GRAD_COUNT];
 extern const char *const pp_axis_name[PP_AXIS_COUNT];
 extern const char *const pp_base_name[PP_BASE_COUNT];
 extern const char *const pp_layout_name[PP_LAYOUT_COUNT];
+extern const char *const pp_flag_name[PP_FLAG_COUNT]; /* first pair shard: of enum pp_instr_flag, lowest bit first */
 extern const uint32_t pp_dtype_size[PP_DTYPE_COUNT];
 
 const struct pp_named_program *pp_program_find(const struct pp_program *program, const char *name);
 
 /* Elements of a tensor that one coordinate of the tp axis holds. */
 uint64_t pp_local_elements(const struct pp_program *program, uint32_t tensor);
+
+/* Elements of a tensor that one dp coordinate owns, padding of the last one included: all local ones unless `zero`. */
+uint64_t pp_shard_elements(const struct pp_program *program, uint32_t tensor);
 
 /* Bytes of what a static slot holds. False: nothing but the slot itself says it (custom layers, workspace), or the slot
  * is of a dynamic class. */

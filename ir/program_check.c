@@ -300,12 +300,12 @@ static const struct {
     [PP_OP_BWDW] = {{AUX | NONE, STASH | NONE}, PP_PAIR | PP_FIRST},
     [PP_OP_SEND] = {{0, 0, OUT, 0}, 0},
     [PP_OP_RECV] = {{0, 0, RECV, 0}, 0},
-    [PP_OP_COLL] = {{0, 0, ANY, ANY}, 0},
+    [PP_OP_COLL] = {{0, 0, ANY, ANY}, PP_SHARD},
     [PP_OP_ZERO] = {{ANY}, 0},
-    [PP_OP_ADD] = {{GRAD, GRAD}, 0},
-    [PP_OP_SQNORM] = {{GRAD, NORMS}, 0},
+    [PP_OP_ADD] = {{GRAD, GRAD}, PP_SHARD},
+    [PP_OP_SQNORM] = {{GRAD, NORMS}, PP_SHARD},
     [PP_OP_CLIP] = {{LOSSES, NORMS, SCALE}, 0},
-    [PP_OP_OPT] = {{WEIGHT, GRAD, MOMENT | NONE, MOMENT | NONE}, 0},
+    [PP_OP_OPT] = {{WEIGHT, GRAD, MOMENT | NONE, MOMENT | NONE}, PP_SHARD},
 };
 
 /* "recv or out". */
@@ -366,12 +366,13 @@ bool pp_check_instr(const struct pp_program *program, uint32_t rank, const struc
 			return false;
 		}
 	unsigned wrong = instr->flags & ~(unsigned)rules[instr->op].flags;
-	if (wrong)
-		return fail(fault, "E1003", "`%s` takes no flag `%s`", pp_op_table[instr->op].mnemonic,
-		            wrong & PP_FIRST  ? "first"
-		            : wrong & PP_PAIR ? "pair"
-		                              : "(unknown)");
-	return true;
+	if (wrong == 0)
+		return true;
+	unsigned flag = 0;
+	while (!(wrong >> flag & 1))
+		flag++;
+	return fail(fault, "E1003", "`%s` takes no flag `%s`", pp_op_table[instr->op].mnemonic,
+	            flag < PP_FLAG_COUNT ? pp_flag_name[flag] : "(unknown)");
 }
 
 bool pp_check_body_instr(const struct pp_body *body, const struct pp_body_instr *instr, struct pp_fault *fault)

@@ -35,6 +35,7 @@ static const struct pp_field grid[] = {
      .least = 1,
      .most = MOST_RANKS,
      .initial = 1},
+    {.key = "zero", .kind = PP_FIELD_U32, .offset = offsetof(struct pp_program, zero), .most = 1},
     {.key = "vpp",
      .kind = PP_FIELD_U32,
      .offset = offsetof(struct pp_program, vpp),

@@ -202,10 +202,9 @@ static void print_line(const struct pp_dump *dump, const struct posts *posts, ui
 	else
 		fprintf(dump->out, "%-14s   -   -", name_of(dump->program, rank, instr));
 	print_details(dump, rank, instr);
-	if (instr->flags & PP_FIRST)
-		fputs("  first", dump->out);
-	if (instr->flags & PP_PAIR)
-		fputs("  pair", dump->out);
+	for (unsigned flag = 0; flag < PP_FLAG_COUNT; flag++)
+		if (instr->flags >> flag & 1)
+			fprintf(dump->out, "  %s", pp_flag_name[flag]);
 	if (dump->sim && instr->op != PP_OP_MARK) {
 		struct pp_interval interval = dump->sim->instr[rank][at];
 		fprintf(dump->out, "  @%s", pp_dump_time(dump, interval.start));

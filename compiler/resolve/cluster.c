@@ -206,6 +206,10 @@ void pp_resolve_parallel(struct pp_resolver *resolver)
 		                 "pp · vpp = %llu · %llu = %llu stages are outside 1..65535", (unsigned long long)grid.pp,
 		                 (unsigned long long)vpp, (unsigned long long)(grid.pp * vpp)),
 		        "use fewer ranks or stages on each rank");
-	*parallel = (struct pp_parallel){
-	    .tp = (uint32_t)grid.tp, .pp = (uint32_t)grid.pp, .vpp = (uint32_t)vpp, .dp = (uint32_t)grid.dp};
+	*parallel = (struct pp_parallel){.tp = (uint32_t)grid.tp,
+	                                 .pp = (uint32_t)grid.pp,
+	                                 .vpp = (uint32_t)vpp,
+	                                 .dp = (uint32_t)grid.dp,
+	                                 .rank_order = {PP_AXIS_TP, PP_AXIS_DP, PP_AXIS_PP}};
+	pp_field_scaled(resolver, section, PP_ATTR_parallel_bucket, 1, &parallel->bucket);
 }

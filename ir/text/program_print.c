@@ -359,10 +359,11 @@ static void print_instr(struct pp_writer *w, const struct pp_program *program, c
 		pp_write_char(w, ' ');
 		print_operand(w, program, rank, instr, pp_operand_of(*letter));
 	}
-	if (instr->flags & PP_FIRST)
-		pp_write_text(w, " first");
-	if (instr->flags & PP_PAIR)
-		pp_write_text(w, " pair");
+	for (unsigned flag = 0; flag < PP_FLAG_COUNT; flag++)
+		if (instr->flags >> flag & 1) {
+			pp_write_char(w, ' ');
+			pp_write_text(w, pp_flag_name[flag]);
+		}
 }
 
 static void print_stream(struct pp_writer *w, const struct pp_program *program, uint32_t rank,

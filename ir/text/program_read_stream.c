@@ -96,10 +96,18 @@ static bool read_operand(struct pp_reader *reader, uint32_t rank, const struct p
 	return false;
 }
 
-/* Words after the operands: `first`, `pair`, @N. */
+static unsigned find_flag(struct pp_word word)
+{
+	for (unsigned flag = 0; flag < PP_FLAG_COUNT; flag++)
+		if (pp_word_is(word, pp_flag_name[flag]))
+			return 1u << flag;
+	return 0;
+}
+
+/* Words after the operands: flags, @N. */
 static bool read_suffix(struct pp_reader *reader, struct pp_word word, struct pp_instr *instr, uint32_t *order)
 {
-	unsigned flag = pp_word_is(word, "first") ? PP_FIRST : pp_word_is(word, "pair") ? PP_PAIR : 0;
+	unsigned flag = find_flag(word);
 	if (flag && !(instr->flags & flag)) {
 		instr->flags |= (uint8_t)flag;
 		return true;

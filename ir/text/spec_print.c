@@ -114,6 +114,17 @@ static void print_cluster(const struct pp_cluster *cluster, FILE *out)
 	print_link("inter", &cluster->inter, out);
 }
 
+static void print_parallel(const struct pp_parallel *parallel, FILE *out)
+{
+	fprintf(out,
+	        "parallel tp %" PRIu32 " pp %" PRIu32 " vpp %" PRIu32 " dp %" PRIu32 "\n  zero %" PRIu32
+	        "\n  bucket %" PRIu64 "\n  rank_order",
+	        parallel->tp, parallel->pp, parallel->vpp, parallel->dp, parallel->zero, parallel->bucket);
+	for (unsigned i = 0; i < PP_AXIS_COUNT; i++)
+		fprintf(out, " %s", pp_axis_name[parallel->rank_order[i]]);
+	fputc('\n', out);
+}
+
 static void print_stages(const struct pp_stages_spec *stages, FILE *out)
 {
 	fprintf(out, "stages %" PRIu32 "\n  place %s", stages->stage_count, place_name[stages->place]);
@@ -144,8 +155,10 @@ static void print_train(const struct pp_spec *spec, FILE *out)
 {
 	const struct pp_train *train = &spec->train;
 	fprintf(out,
-	        "train\n  microbatch %" PRIu32 "\n  microbatches %" PRIu32 "\n  seq %" PRIu32 "\n  dtype %s\n  loss %s\n",
-	        train->microbatch, spec->microbatches, train->seq, pp_dtype_name[spec->dtype], pp_mean_name[train->mean]);
+	        "train\n  microbatch %" PRIu32 "\n  microbatches %" PRIu32 "\n  global_batch %" PRIu64 "\n  seq %" PRIu32
+	        "\n  dtype %s\n  loss %s\n",
+	        train->microbatch, spec->microbatches, (uint64_t)train->microbatch * spec->microbatches * spec->parallel.dp,
+	        train->seq, pp_dtype_name[spec->dtype], pp_mean_name[train->mean]);
 	fprintf(out, "  optimizer %s\n", pp_optimizer_name[train->optimizer]);
 	for (uint32_t i = 0; i < train->hyper_count; i++) {
 		fputs("  hyper", out);
@@ -181,8 +194,7 @@ void pp_spec_print(const struct pp_spec *spec, FILE *out)
 {
 	print_model(&spec->model, out);
 	print_cluster(&spec->cluster, out);
-	fprintf(out, "parallel tp %" PRIu32 " pp %" PRIu32 " vpp %" PRIu32 " dp %" PRIu32 "\n", spec->parallel.tp,
-	        spec->parallel.pp, spec->parallel.vpp, spec->parallel.dp);
+	print_parallel(&spec->parallel, out);
 	print_stages(&spec->stages, out);
 	fprintf(out, "schedule %s\n", spec->schedule_name);
 	if (spec->schedule_memory)

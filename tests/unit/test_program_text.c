@@ -255,6 +255,7 @@ static void mistakes_in_instructions(void **state)
 	    {"fwd s0 m99999999999999999999 - - - -",
 	     "x.pps:9:8: error: expected a microbatch such as m5, found `m99999999999999999999` [E1003]\n"},
 	    {"fwd s0 m0 - - - - first", "x.pps:9:1: error: `fwd` takes no flag `first` [E1003]\n"},
+	    {"fwd s0 m0 - - - - shard", "x.pps:9:1: error: `fwd` takes no flag `shard` [E1003]\n"},
 	    {"fwd s0 m0 - - - - pair pair",
 	     "x.pps:9:24: error: expected the end of the instruction, found `pair` [E1003]\n"},
 	    {"fwd s0 m0 - - - - @1",
