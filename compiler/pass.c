@@ -89,6 +89,7 @@ static struct pp_program *program_frame(const struct pp_unit *unit)
 	program->dp = spec->parallel.dp;
 	program->zero = spec->parallel.zero;
 	program->vpp = spec->parallel.vpp;
+	program->gpus = spec->cluster.gpus;
 	program->stage_count = unit->schedule.stages;
 	program->microbatches = spec->microbatches;
 	program->rank = PP_NEW_ARRAY(unit->arena, struct pp_rank, program->ranks);

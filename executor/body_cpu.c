@@ -13,6 +13,13 @@ struct frame {
 	const struct pp_body_instr *instr;
 };
 
+static void poll(const struct frame *frame)
+{
+	const struct pp_body_link *link = frame->call->link;
+	if (link && link->poll)
+		link->poll(link->context);
+}
+
 static const struct pp_reg *shape(const struct frame *frame, unsigned operand)
 {
 	return &frame->call->body->regs[frame->instr->operand[operand]];
@@ -189,11 +196,40 @@ static void run_add(const struct frame *f)
 	pp_cpu_add(elements(f, Y), at(f, A), at(f, B), at(f, Y));
 }
 
-/* Copies any dtype. Serves the tensor-parallel collectives too: a group of one keeps its value. */
+/* Copies any dtype. */
 static void run_copy(const struct frame *f)
 {
 	enum { X, Y };
 	memmove(at(f, Y), at(f, X), elements(f, Y) * pp_dtype_size[shape(f, Y)->dtype]);
+}
+
+/* A group of one keeps its value. */
+static void post(const struct frame *f, enum pp_collective kind)
+{
+	enum { X, Y };
+	const struct pp_cpu_call *call = f->call;
+	if (call->tp == 1) {
+		run_copy(f);
+		return;
+	}
+	uint64_t count = elements(f, kind == PP_REDUCESCATTER ? Y : X);
+	call->tickets[f->instr->operand[Y]] =
+	    call->link->post(call->link->context, kind, (enum pp_dtype)shape(f, X)->dtype, at(f, X), at(f, Y), count);
+}
+
+static void run_allreduce(const struct frame *f)
+{
+	post(f, PP_ALLREDUCE);
+}
+
+static void run_allgather(const struct frame *f)
+{
+	post(f, PP_ALLGATHER);
+}
+
+static void run_reducescatter(const struct frame *f)
+{
+	post(f, PP_REDUCESCATTER);
 }
 
 static void run_xent(const struct frame *f)
@@ -223,8 +259,7 @@ static void run_sleep(const struct frame *f)
 	const uint64_t slice = 200000, watched = 100000;
 	uint64_t end = now() + f->instr->imm[0];
 	for (;;) {
-		if (f->call->poll)
-			f->call->poll(f->call->poll_context); /* may move megabytes: look at the clock after it */
+		poll(f); /* may move megabytes: look at the clock after it */
 		uint64_t time = now();
 		if (time >= end)
 			return;
@@ -233,7 +268,7 @@ static void run_sleep(const struct frame *f)
 			sched_yield();
 			continue;
 		}
-		uint64_t nap = left - watched < slice || !f->call->poll ? left - watched : slice;
+		uint64_t nap = left - watched < slice || !f->call->link ? left - watched : slice;
 		struct timespec wait = {(time_t)(nap / 1000000000), (long)(nap % 1000000000)};
 		nanosleep(&wait, NULL);
 	}
@@ -261,9 +296,9 @@ static void (*const run[PP_BODY_OP_COUNT])(const struct frame *) = {
     [PP_BODY_XENT] = run_xent,
     [PP_BODY_SLEEP] = run_sleep,
     [PP_BODY_FILL] = run_fill,
-    [PP_BODY_ALLREDUCE] = run_copy,
-    [PP_BODY_ALLGATHER] = run_copy,
-    [PP_BODY_REDUCESCATTER] = run_copy,
+    [PP_BODY_ALLREDUCE] = run_allreduce,
+    [PP_BODY_ALLGATHER] = run_allgather,
+    [PP_BODY_REDUCESCATTER] = run_reducescatter,
 };
 
 bool pp_cpu_has_op(enum pp_body_op op)
@@ -271,13 +306,13 @@ bool pp_cpu_has_op(enum pp_body_op op)
 	return op < PP_BODY_OP_COUNT && run[op] != NULL;
 }
 
-void pp_cpu_run_body(const struct pp_cpu_call *call)
+bool pp_cpu_run_body(const struct pp_cpu_call *call)
 {
 	struct frame frame = {.call = call};
 	for (uint32_t i = 0; i < call->body->count; i++) {
 		frame.instr = &call->body->items[i];
 		run[frame.instr->op](&frame);
-		if (call->poll)
-			call->poll(call->poll_context);
+		poll(&frame);
 	}
+	return true;
 }

@@ -2,9 +2,7 @@
 #ifndef PP_BODY_CPU_H
 #define PP_BODY_CPU_H
 
-#include "ir/program.h"
-
-#include <stdbool.h>
+#include "device.h"
 
 /* A call with its operands bound to addresses; weights and gradients lie in the arena at the offsets of their slots. */
 struct pp_cpu_call {
@@ -13,11 +11,14 @@ struct pp_cpu_call {
 	unsigned char *base[PP_BASE_COUNT];
 	unsigned char *arena;
 	const struct pp_slot *slots;
-	void (*poll)(void *); /* between instructions and during sleeps; may be NULL */
-	void *poll_context;
+	const struct pp_body_link *link; /* polled between instructions and during sleeps; may be NULL */
+	uint32_t tp, tp_coord;           /* size of the tensor-parallel group, own position */
+	uint32_t *tickets;               /* [registers of the body]: of posts */
 };
 
 bool pp_cpu_has_op(enum pp_body_op op);
-void pp_cpu_run_body(const struct pp_cpu_call *call);
+
+/* False: an await failed, the run is lost. */
+bool pp_cpu_run_body(const struct pp_cpu_call *call);
 
 #endif

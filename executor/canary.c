@@ -174,18 +174,18 @@ static void fill(struct pp_canary *canary)
 struct pp_canary *pp_canary_open(const struct pp_interp *interp, const struct pp_stream *stream,
                                  struct pp_status *status)
 {
-	const struct pp_rank *rank = &interp->program->rank[interp->rank];
+	const struct pp_rank *rank = &interp->program->rank[interp->coord.pp];
 	struct pp_canary *canary = calloc(1, sizeof *canary);
 	uint64_t bytes = rank->arena_bytes / WORD / 8 + 2; /* the last word may be one that only begins in the arena */
 	if (canary) {
-		*canary = (struct pp_canary){.program = interp->program, .number = interp->rank, .rank = rank};
+		*canary = (struct pp_canary){.program = interp->program, .number = interp->world, .rank = rank};
 		canary->words = rank->arena_bytes / WORD;
 		canary->contents = calloc(bytes, 1);
 		canary->initialised = calloc(bytes, 1);
 	}
 	if (!canary || !canary->contents || !canary->initialised) {
 		pp_canary_close(canary);
-		pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory for the canary of rank %" PRIu32, interp->rank);
+		pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory for the canary of rank %" PRIu32, interp->world);
 		return NULL;
 	}
 	if (rank->slot_count == 0) /* no arena to speak of */

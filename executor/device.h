@@ -1,11 +1,11 @@
 /* A device: where bodies and local step-tail instructions run. Implementations: device_cpu.c (later CUDA). One device
- * object per rank; ranks may be threads of one process, so no device keeps global state.
+ * object per world rank; ranks may be threads of one process, so no device keeps global state.
  *
  * The arena is owned by the device. Slots are addressed by (slot index of the rank); the device resolves offsets. */
 #ifndef PP_DEVICE_H
 #define PP_DEVICE_H
 
-#include "ir/program.h"
+#include "ir/grid.h"
 #include "ir/status.h"
 
 #include <stdbool.h>
@@ -21,20 +21,35 @@ struct pp_call {
 	uint32_t in, aux, out, stash, dout, din;
 };
 
+/* How a body's collectives and polls reach the transport. */
+struct pp_body_link {
+	void *context;
+	/* Called between body instructions so that transports make progress; may be NULL. */
+	void (*poll)(void *context);
+	/* Post a collective on the tensor-parallel group; returns a ticket for `await`. `count`: elements of `from` for
+	 * allreduce and allgather (`to` takes tp * count of the latter), elements of `to` for reducescatter (`from` has
+	 * tp * count). `from` may be `to` of an allreduce. From the post to the end of its await nobody reads or writes
+	 * `to`, nor writes `from`. */
+	uint32_t (*post)(void *context, enum pp_collective kind, enum pp_dtype dtype, const void *from, void *to,
+	                 uint64_t count);
+	/* Wait for a post. False: the run is lost. */
+	bool (*await)(void *context, uint32_t ticket);
+};
+
 struct pp_device_ops {
 	const char *name; /* "cpu" */
 	bool (*supports)(enum pp_body_op op);
-	/* Allocate the arena of `rank` and prepare every body. Nothing is allocated after this. */
-	struct pp_device *(*create)(const struct pp_program *program, uint32_t rank, struct pp_status *status);
+	/* Allocate the arena of this coordinate's pipeline rank and prepare every body. Nothing is allocated after this. */
+	struct pp_device *(*create)(const struct pp_program *program, struct pp_coord coord, struct pp_status *status);
 	/* As create, with `guard` bytes of host memory before and after the arena that belong to nobody; NULL where the
 	 * device has no such thing. */
-	struct pp_device *(*create_guarded)(const struct pp_program *program, uint32_t rank, uint64_t guard,
+	struct pp_device *(*create_guarded)(const struct pp_program *program, struct pp_coord coord, uint64_t guard,
 	                                    struct pp_status *status);
 	void (*destroy)(struct pp_device *device);
 	/* Host address of a slot for transports and data (CPU: in the arena itself). */
 	void *(*slot)(struct pp_device *device, uint32_t slot);
-	/* Run a body. `poll` (may be NULL) is called between body instructions so that transports make progress. */
-	void (*call)(struct pp_device *device, const struct pp_call *call, void (*poll)(void *), void *poll_context);
+	/* Run a body. `link` may be NULL: no transport (then tp = 1). False: an await failed, the run is lost. */
+	bool (*call)(struct pp_device *device, const struct pp_call *call, const struct pp_body_link *link);
 	void (*zero)(struct pp_device *device, uint32_t slot);
 	void (*add)(struct pp_device *device, uint32_t destination, uint32_t source);
 	void (*sqnorm)(struct pp_device *device, uint32_t grad, uint32_t norms, uint32_t tensor);

@@ -18,11 +18,13 @@ enum { SCALE_FACTOR, SCALE_NORM, SCALE_FINITE, SCALE_TOKENS };
 
 struct pp_device {
 	const struct pp_program *program;
+	struct pp_coord coord;
 	const struct pp_rank *rank;
 	unsigned char *arena;
-	void *allocation; /* the arena and its guard zones */
-	uint32_t losses;  /* slot, or PP_NULL */
-	uint32_t work;    /* slot, or PP_NULL */
+	void *allocation;  /* the arena and its guard zones */
+	uint32_t losses;   /* slot, or PP_NULL */
+	uint32_t work;     /* slot, or PP_NULL */
+	uint32_t *tickets; /* [registers of the largest body] */
 };
 
 static unsigned char *slot_at(const struct pp_device *device, uint32_t slot)
@@ -40,15 +42,17 @@ static bool cpu_supports(enum pp_body_op op)
 	return pp_cpu_has_op(op);
 }
 
-static void cpu_call(struct pp_device *device, const struct pp_call *call, void (*poll)(void *), void *poll_context)
+static bool cpu_call(struct pp_device *device, const struct pp_call *call, const struct pp_body_link *link)
 {
 	struct pp_cpu_call bound = {
 	    .body = call->body,
 	    .first = call->first,
 	    .arena = device->arena,
 	    .slots = device->rank->slots,
-	    .poll = poll,
-	    .poll_context = poll_context,
+	    .link = link,
+	    .tp = pp_grid_extent(device->program, PP_AXIS_TP),
+	    .tp_coord = device->coord.tp,
+	    .tickets = device->tickets,
 	};
 	bound.base[PP_BASE_IN] = slot_at(device, call->in);
 	bound.base[PP_BASE_AUX] = slot_at(device, call->aux);
@@ -60,7 +64,7 @@ static void cpu_call(struct pp_device *device, const struct pp_call *call, void 
 	if (device->losses != PP_NULL)
 		bound.base[PP_BASE_LOSS] = slot_at(device, device->losses) + (uint64_t)call->mb * 2 * sizeof(double);
 	pp_kernels_flush_denormals();
-	pp_cpu_run_body(&bound);
+	return pp_cpu_run_body(&bound);
 }
 
 /* ---- arena ----------------------------------------------------------------------------------- */
@@ -83,6 +87,7 @@ static void cpu_destroy(struct pp_device *device)
 	if (!device)
 		return;
 	free(device->allocation);
+	free(device->tickets);
 	free(device);
 }
 
@@ -119,17 +124,30 @@ static bool slots_fit(const struct pp_program *program, uint32_t rank, struct pp
 	return true;
 }
 
-static struct pp_device *cpu_create_guarded(const struct pp_program *program, uint32_t rank, uint64_t guard,
+static uint32_t most_registers(const struct pp_program *program)
+{
+	uint32_t most = 1;
+	for (uint32_t b = 0; b < program->body_count; b++)
+		most = program->bodies[b].reg_count > most ? program->bodies[b].reg_count : most;
+	return most;
+}
+
+static struct pp_device *cpu_create_guarded(const struct pp_program *program, struct pp_coord coord, uint64_t guard,
                                             struct pp_status *status)
 {
+	uint32_t rank = coord.pp;
 	if (!can_run(program, status) || !slots_fit(program, rank, status))
 		return NULL;
 	struct pp_device *device = calloc(1, sizeof *device);
-	if (!device) {
+	if (device)
+		device->tickets = calloc(most_registers(program), sizeof *device->tickets);
+	if (!device || !device->tickets) {
+		cpu_destroy(device);
 		pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory for the cpu device");
 		return NULL;
 	}
 	device->program = program;
+	device->coord = coord;
 	device->rank = &program->rank[rank];
 	device->losses = find_slot(device->rank, PP_SLOT_LOSSES);
 	device->work = find_slot(device->rank, PP_SLOT_WORK);
@@ -153,9 +171,9 @@ static struct pp_device *cpu_create_guarded(const struct pp_program *program, ui
 	return device;
 }
 
-static struct pp_device *cpu_create(const struct pp_program *program, uint32_t rank, struct pp_status *status)
+static struct pp_device *cpu_create(const struct pp_program *program, struct pp_coord coord, struct pp_status *status)
 {
-	return cpu_create_guarded(program, rank, 0, status);
+	return cpu_create_guarded(program, coord, 0, status);
 }
 
 /* The linear that makes register `logits` of a body, or NULL. */

@@ -88,9 +88,40 @@ static bool run_COLL(struct pp_interp *interp, const struct pp_instr *instr)
 	return true;
 }
 
+/* ---- bodies' way to the transport ------------------------------------------------------------ */
+
+static void poll_for_body(void *context)
+{
+	const struct pp_interp *interp = context;
+	interp->transport->poll(interp->endpoint);
+}
+
+static uint32_t post_for_body(void *context, enum pp_collective kind, enum pp_dtype dtype, const void *from, void *to,
+                              uint64_t count)
+{
+	struct pp_interp *interp = context;
+	delay(interp);
+	return interp->transport->post_body(interp->endpoint, kind, dtype, from, to, count);
+}
+
+static bool await_for_body(void *context, uint32_t ticket)
+{
+	struct pp_interp *interp = context;
+	struct pp_pause pause = {0};
+	for (;;) {
+		enum pp_progress progress = interp->transport->test_body(interp->endpoint, ticket);
+		if (progress == PP_DONE)
+			return true;
+		if (progress == PP_FAILED)
+			return gave_up(interp);
+		if (!pp_pause(&pause, interp->watch))
+			return expired(interp);
+	}
+}
+
 /* ---- compute --------------------------------------------------------------------------------- */
 
-static void call(struct pp_interp *interp, const struct pp_instr *instr, enum pp_phase phase, struct pp_call *operands)
+static bool call(struct pp_interp *interp, const struct pp_instr *instr, enum pp_phase phase, struct pp_call *operands)
 {
 	uint32_t body = interp->program->stages[instr->stage].body[phase];
 	operands->body = &interp->program->bodies[body];
@@ -98,9 +129,10 @@ static void call(struct pp_interp *interp, const struct pp_instr *instr, enum pp
 	operands->first = (instr->flags & PP_FIRST) != 0;
 	delay(interp);
 	uint64_t start = pp_clock();
-	interp->device_ops->call(interp->device, operands, interp->transport->poll, interp->endpoint);
+	bool went = interp->device_ops->call(interp->device, operands, &interp->link);
 	interp->last_compute_end = pp_clock();
 	interp->computed += interp->last_compute_end - start;
+	return went;
 }
 
 static bool run_FWD(struct pp_interp *interp, const struct pp_instr *instr)
@@ -111,11 +143,10 @@ static bool run_FWD(struct pp_interp *interp, const struct pp_instr *instr)
 	                           .stash = instr->a[3],
 	                           .dout = PP_NULL,
 	                           .din = PP_NULL};
-	call(interp, instr, PP_PHASE_F, &operands);
-	return true;
+	return call(interp, instr, PP_PHASE_F, &operands);
 }
 
-static void call_backward(struct pp_interp *interp, const struct pp_instr *instr, enum pp_phase phase)
+static bool call_backward(struct pp_interp *interp, const struct pp_instr *instr, enum pp_phase phase)
 {
 	struct pp_call operands = {.in = PP_NULL,
 	                           .aux = instr->a[0],
@@ -123,27 +154,24 @@ static void call_backward(struct pp_interp *interp, const struct pp_instr *instr
 	                           .stash = instr->a[1],
 	                           .dout = instr->a[2],
 	                           .din = instr->a[3]};
-	call(interp, instr, phase, &operands);
+	return call(interp, instr, phase, &operands);
 }
 
 static bool run_BWD(struct pp_interp *interp, const struct pp_instr *instr)
 {
-	call_backward(interp, instr, PP_PHASE_B);
-	return true;
+	return call_backward(interp, instr, PP_PHASE_B);
 }
 
 static bool run_BWDI(struct pp_interp *interp, const struct pp_instr *instr)
 {
-	call_backward(interp, instr, PP_PHASE_I);
-	return true;
+	return call_backward(interp, instr, PP_PHASE_I);
 }
 
 static bool run_BWDW(struct pp_interp *interp, const struct pp_instr *instr)
 {
 	struct pp_call operands = {
 	    .in = PP_NULL, .aux = instr->a[0], .out = PP_NULL, .stash = instr->a[1], .dout = PP_NULL, .din = PP_NULL};
-	call(interp, instr, PP_PHASE_W, &operands);
-	return true;
+	return call(interp, instr, PP_PHASE_W, &operands);
 }
 
 static bool run_LOAD(struct pp_interp *interp, const struct pp_instr *instr)
@@ -231,7 +259,7 @@ bool pp_interp_step(struct pp_interp *interp, const struct pp_stream *stream, st
 {
 	interp->status = status;
 	interp->computed = 0;
-	uint32_t fault = interp->fault.kind != PP_FAULT_NONE && interp->fault.rank == interp->rank && interp->step == 1
+	uint32_t fault = interp->fault.kind != PP_FAULT_NONE && interp->fault.rank == interp->world && interp->step == 1
 	                     ? interp->fault.index
 	                     : PP_NULL;
 	pp_watch_enter(interp->watch, stream, interp->step);
@@ -255,15 +283,17 @@ bool pp_interp_step(struct pp_interp *interp, const struct pp_stream *stream, st
 
 bool pp_interp_open(struct pp_interp *interp, struct pp_status *status)
 {
-	const struct pp_rank *rank = &interp->program->rank[interp->rank];
+	interp->coord = pp_grid_coord(interp->program, interp->world);
+	interp->link = (struct pp_body_link){interp, poll_for_body, post_for_body, await_for_body};
+	const struct pp_rank *rank = &interp->program->rank[interp->coord.pp];
 	interp->slots = calloc((size_t)rank->slot_count + 1, sizeof *interp->slots);
 	if (!interp->slots)
-		return pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory for the slots of rank %" PRIu32, interp->rank);
+		return pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory for the slots of rank %" PRIu32, interp->world);
 	for (uint32_t i = 0; i < rank->slot_count; i++)
 		interp->slots[i] = interp->device_ops->slot(interp->device, i);
 	interp->scale = scale_slot(rank);
 	if (interp->jitter)
-		interp->jitter ^= (uint64_t)(interp->rank + 1) * UINT64_C(0x9e3779b97f4a7c15);
+		interp->jitter ^= (uint64_t)(interp->world + 1) * UINT64_C(0x9e3779b97f4a7c15);
 	return true;
 }
 

@@ -16,7 +16,7 @@
 struct pp_interp {
 	/* Set by the owner before the first step. */
 	const struct pp_program *program;
-	uint32_t rank;
+	uint32_t world; /* world rank */
 	const struct pp_device_ops *device_ops;
 	struct pp_device *device;
 	const struct pp_transport_ops *transport;
@@ -32,6 +32,8 @@ struct pp_interp {
 	uint64_t *times;
 
 	/* Made by pp_interp_open. */
+	struct pp_coord coord;
+	struct pp_body_link link;
 	void **slots;   /* address of each slot of the rank */
 	uint32_t scale; /* slot, PP_NULL: none */
 	/* Results of the last step. */

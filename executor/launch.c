@@ -129,7 +129,7 @@ static int run_ranks(struct pp_launch *launch, const struct pp_loaded *loaded, s
 	struct pp_sentry *sentry = pp_sentry_start(watches, program->ranks);
 	for (uint32_t i = 0; i < program->ranks; i++) {
 		ranks[i].run = (struct pp_rank_run){.program = program,
-		                                    .rank = i,
+		                                    .world = i,
 		                                    .device_ops = launch->device,
 		                                    .transport = &pp_transport_loop,
 		                                    .endpoint = pp_loop_endpoint(loop, i),

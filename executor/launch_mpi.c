@@ -85,7 +85,7 @@ static int run_rank(struct start *start, struct pp_status *status)
 	if (!agree(start, "opening channels", bound, status))
 		return pp_launch_failed(&start->loaded, status, start->rank == 0);
 	struct pp_rank_run run = {.program = program,
-	                          .rank = start->rank,
+	                          .world = start->rank,
 	                          .device_ops = launch->device,
 	                          .transport = &pp_transport_mpi,
 	                          .endpoint = start->endpoint,
@@ -117,7 +117,7 @@ int pp_launch_mpi(struct pp_launch *launch)
 	start.endpoint = pp_mpi_open(&status);
 	if (!start.endpoint)
 		return pp_launch_failed(&start.loaded, &status, true);
-	start.rank = watch.rank = pp_mpi_rank(start.endpoint);
+	start.rank = watch.world = pp_mpi_rank(start.endpoint);
 	start.ranks = pp_mpi_ranks(start.endpoint);
 	start.cards = PP_NEW_ARRAY(launch->arena, struct pp_card, start.ranks);
 	start.here = PP_NEW_ARRAY(launch->arena, bool, start.ranks);

@@ -246,7 +246,7 @@ static bool print_hashes(const struct pp_program *program, const uint64_t *all, 
 bool pp_run_report_weights(const struct pp_report_link *link, FILE *out, struct pp_status *status)
 {
 	const struct pp_program *program = link->interp->program;
-	uint32_t rank = link->interp->rank;
+	uint32_t rank = link->interp->coord.pp;
 	uint64_t *mine = calloc((size_t)program->tensor_count + 1, sizeof *mine);
 	uint64_t *all = calloc((size_t)program->tensor_count * program->ranks + 1, sizeof *all);
 	bool ok = mine && all;

@@ -97,7 +97,7 @@ static bool loads_data(const struct pp_stream *stream)
 static bool open_metrics(struct training *training, struct pp_status *status)
 {
 	const struct pp_run_options *options = training->run->options;
-	if (training->run->rank != 0)
+	if (training->run->world != 0)
 		return true;
 	struct pp_metrics_options wanted = {
 	    .path = options->metrics_path,
@@ -131,10 +131,11 @@ static struct pp_report_link report_link(const struct training *training)
 static struct pp_device *make_device(const struct pp_rank_run *run, struct pp_status *status)
 {
 	const struct pp_device_ops *ops = run->device_ops;
+	struct pp_coord coord = pp_grid_coord(run->program, run->world);
 	if (!run->options->canary)
-		return ops->create(run->program, run->rank, status);
+		return ops->create(run->program, coord, status);
 	if (ops->create_guarded)
-		return ops->create_guarded(run->program, run->rank, PP_CANARY_GUARD, status);
+		return ops->create_guarded(run->program, coord, PP_CANARY_GUARD, status);
 	pp_fail(status, PP_EXIT_USAGE, "device %s has no guard zones, so there is no canary on it", ops->name);
 	return NULL;
 }
@@ -148,15 +149,16 @@ static bool prepare(struct training *training, struct pp_status *status)
 	const struct pp_named_program *named = pp_program_find(program, "train");
 	if (!named)
 		return pp_fail(status, PP_EXIT_ENVIRONMENT, "the image holds no program `train`");
-	training->stream = &named->streams[run->rank];
+	uint32_t rank = pp_grid_coord(program, run->world).pp;
+	training->stream = &named->streams[rank];
 	training->steps = options->steps ? options->steps : program->train.steps ? program->train.steps : DEFAULT_STEPS;
-	training->losses = find_slot(&program->rank[run->rank], PP_SLOT_LOSSES);
-	training->scale = find_slot(&program->rank[run->rank], PP_SLOT_SCALE);
+	training->losses = find_slot(&program->rank[rank], PP_SLOT_LOSSES);
+	training->scale = find_slot(&program->rank[rank], PP_SLOT_SCALE);
 	training->flops = step_flops(program, named);
 	if (!open_data(training, status))
 		return false;
 	*interp = (struct pp_interp){.program = program,
-	                             .rank = run->rank,
+	                             .world = run->world,
 	                             .device_ops = run->device_ops,
 	                             .transport = run->transport,
 	                             .endpoint = run->endpoint,
@@ -187,9 +189,9 @@ static bool open_outputs(struct training *training, struct pp_status *status)
 		pp_data_continue(training->data, begin->step, begin->next_sample);
 	if (!open_metrics(training, status))
 		return false;
-	training->report = pp_run_report_open(run->program, pp_program_find(run->program, "train"), run->rank,
+	training->report = pp_run_report_open(run->program, pp_program_find(run->program, "train"), run->world,
 	                                      training->steps - begin->step, run->options->trace_path, status);
-	if (training->report && run->rank == 0 && training->from[0] && !run->options->quiet)
+	if (training->report && run->world == 0 && training->from[0] && !run->options->quiet)
 		printf("%s %s\n", run->options->resume_path ? "going on from" : "weights from", training->from);
 	return training->report != NULL;
 }
@@ -276,7 +278,7 @@ static bool save_step(struct training *training, uint64_t step, struct pp_status
 	if (!checkpoints->folder || !training->due)
 		return true;
 	if (!training->updated) {
-		if (last && run->rank == 0)
+		if (last && run->world == 0)
 			fprintf(stderr, "piperun: step %" PRIu64 " was not finite, so no checkpoint of it was saved\n", step);
 		return true;
 	}
@@ -333,7 +335,7 @@ static bool finish(struct training *training, struct pp_status *status)
 	struct pp_report_link link = report_link(training);
 	uint64_t steps = 0;
 	double recent = training->metrics ? pp_metrics_recent_loss(training->metrics, &steps) : NAN;
-	FILE *out = run->rank == 0 && !run->options->quiet ? stdout : NULL;
+	FILE *out = run->world == 0 && !run->options->quiet ? stdout : NULL;
 	if (out && steps)
 		fprintf(out, "mean loss of the last %" PRIu64 " steps: %.4f\n", steps, recent);
 	bool ran = training->begin.step < training->steps;
@@ -344,9 +346,9 @@ static bool finish(struct training *training, struct pp_status *status)
 		return false;
 	if (run->options->trace_path && !pp_run_report_trace(training->report, &link, status))
 		return false;
-	if (ran && training->canary && !pp_canary_report(training->canary, &link, run->rank == 0 ? stdout : NULL, status))
+	if (ran && training->canary && !pp_canary_report(training->canary, &link, run->world == 0 ? stdout : NULL, status))
 		return false;
-	return !run->options->weights_hash || pp_run_report_weights(&link, run->rank == 0 ? stdout : NULL, status);
+	return !run->options->weights_hash || pp_run_report_weights(&link, run->world == 0 ? stdout : NULL, status);
 }
 
 bool pp_run_rank(struct pp_rank_run *run, struct pp_status *status)

@@ -11,7 +11,7 @@
 #ifndef PP_TRANSPORT_H
 #define PP_TRANSPORT_H
 
-#include "ir/program.h"
+#include "ir/grid.h"
 #include "ir/status.h"
 
 #include <stdbool.h>
@@ -38,9 +38,15 @@ struct pp_transport_ops {
 	/* A `coll` instruction; `from` may be `to`. Only what pp_transport_supports says. */
 	void (*post_coll)(struct pp_endpoint *endpoint, const struct pp_instr *instr, const void *from, void *to);
 
+	/* A collective of a body on the tensor-parallel group of this coordinate; device.h says what `count` counts. All
+	 * members post the same ones in the same order. Returns a ticket. */
+	uint32_t (*post_body)(struct pp_endpoint *endpoint, enum pp_collective kind, enum pp_dtype dtype, const void *from,
+	                      void *to, uint64_t count);
+
 	/* Has this post of the present step completed? Moves whatever can move first. */
 	enum pp_progress (*test)(struct pp_endpoint *endpoint, uint32_t channel, uint32_t seq);
 	enum pp_progress (*test_coll)(struct pp_endpoint *endpoint, uint32_t id);
+	enum pp_progress (*test_body)(struct pp_endpoint *endpoint, uint32_t ticket);
 	/* Move whatever can move. Takes void * so that devices can call it between body instructions. */
 	void (*poll)(void *endpoint);
 
@@ -73,10 +79,6 @@ void pp_post_counts_free(struct pp_post_counts *counts);
 
 /* True if the instruction's collective, dtype and group can run; else the reason goes to *status. */
 bool pp_transport_supports(const struct pp_program *program, const struct pp_instr *coll, struct pp_status *status);
-
-/* Position of a rank in a group, PP_NULL if it is no member. Groups on the tp and dp axes have one member here, the
- * rank itself, since tp = dp = 1. */
-uint32_t pp_group_position(const struct pp_group *group, uint32_t rank);
 
 /* to[i] = a[i] + b[i]; `to` may be either. For f32 and f64. */
 void pp_transport_sum(enum pp_dtype dtype, void *to, const void *a, const void *b, size_t count);

@@ -25,11 +25,11 @@ uint64_t pp_clock(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-void pp_watch_init(struct pp_watch *watch, const struct pp_program *program, uint32_t rank, uint64_t timeout)
+void pp_watch_init(struct pp_watch *watch, const struct pp_program *program, uint32_t world, uint64_t timeout)
 {
 	memset(watch, 0, sizeof *watch);
 	watch->program = program;
-	watch->rank = rank;
+	watch->world = world;
 	watch->timeout = timeout;
 	pp_watch_doing(watch, "starting");
 }
@@ -82,23 +82,26 @@ static const struct pp_instr *post_of(const struct pp_stream *stream, uint32_t i
 
 static void print_partner(const struct pp_watch *watch, const struct pp_instr *post, FILE *out)
 {
+	struct pp_coord coord = pp_grid_coord(watch->program, watch->world);
 	fputs(" for ", out);
-	pp_instr_print(watch->program, watch->rank, post, out);
+	pp_instr_print(watch->program, coord.pp, post, out);
 	if (post->op == PP_OP_COLL) {
 		fprintf(out, " of group g%" PRIu32, post->a[1]);
 		return;
 	}
 	const struct pp_channel *channel = &watch->program->channels[post->a[0]];
-	if (post->op == PP_OP_RECV)
-		fprintf(out, " from rank %" PRIu32, channel->source);
-	else
-		fprintf(out, " to rank %" PRIu32, channel->destination);
+	char name[PP_GRID_NAME];
+	bool receives = post->op == PP_OP_RECV;
+	coord.pp = receives ? channel->source : channel->destination;
+	fprintf(out, " %s %s", receives ? "from" : "to",
+	        pp_grid_name(watch->program, pp_grid_rank(watch->program, coord), name));
 }
 
 static void print_position(struct pp_watch *watch, FILE *out)
 {
 	uint32_t index = atomic_load(&watch->index);
 	const struct pp_stream *stream = watch->stream;
+	uint32_t rank = pp_grid_coord(watch->program, watch->world).pp;
 	if (index >= stream->count) {
 		fprintf(out, "is at the end of step %" PRIu64, (uint64_t)atomic_load(&watch->step));
 		return;
@@ -107,7 +110,7 @@ static void print_position(struct pp_watch *watch, FILE *out)
 	bool waits = instr->op == PP_OP_WAIT || instr->op == PP_OP_WAITC;
 	uint64_t entered = atomic_load(&watch->entered);
 	fputs(waits ? "waits: " : "runs: ", out);
-	pp_instr_print(watch->program, watch->rank, instr, out);
+	pp_instr_print(watch->program, rank, instr, out);
 	const struct pp_instr *post = waits ? post_of(stream, index) : NULL;
 	if (post)
 		print_partner(watch, post, out);
@@ -118,7 +121,7 @@ static void print_position(struct pp_watch *watch, FILE *out)
 	fputc(')', out);
 	if (index > 0) {
 		fputs("; last finished: ", out);
-		pp_instr_print(watch->program, watch->rank, &stream->items[index - 1], out);
+		pp_instr_print(watch->program, rank, &stream->items[index - 1], out);
 	}
 }
 
@@ -132,7 +135,8 @@ bool pp_watch_report(struct pp_watch *watch, const char *why, FILE *out)
 	FILE *text = open_memstream(&line, &length);
 	if (!text)
 		return false;
-	fprintf(text, "piperun: rank %" PRIu32 " ", watch->rank);
+	char name[PP_GRID_NAME];
+	fprintf(text, "piperun: %s ", pp_grid_name(watch->program, watch->world, name));
 	const char *doing = atomic_load(&watch->doing);
 	if (doing)
 		fprintf(text, "is %s", doing);

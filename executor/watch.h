@@ -6,7 +6,7 @@
 #ifndef PP_WATCH_H
 #define PP_WATCH_H
 
-#include "ir/program.h"
+#include "ir/grid.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -17,7 +17,7 @@
 struct pp_watch {
 	const struct pp_program *program; /* NULL before it is loaded */
 	const struct pp_stream *stream;
-	uint32_t rank;
+	uint32_t world;              /* world rank */
 	uint64_t timeout;            /* ns of one wait */
 	_Atomic(const char *) doing; /* outside of streams; NULL: at instruction `index` */
 	atomic_uint index;
@@ -26,7 +26,7 @@ struct pp_watch {
 	atomic_bool reported;
 };
 
-void pp_watch_init(struct pp_watch *watch, const struct pp_program *program, uint32_t rank, uint64_t timeout);
+void pp_watch_init(struct pp_watch *watch, const struct pp_program *program, uint32_t world, uint64_t timeout);
 
 /* The rank is outside of its stream, at `what` ("comparing programs"): a literal. */
 void pp_watch_doing(struct pp_watch *watch, const char *what);

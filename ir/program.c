@@ -15,6 +15,7 @@ const char *const pp_slot_class_name[] = {"recv",   "out",    "stash", "aux",   
 const char *const pp_init_name[] = {"zero", "one", "normal"};
 const char *const pp_tp_grad_name[] = {"sharded", "replicated_equal", "replicated_partial"};
 const char *const pp_axis_name[] = {"pp", "tp", "dp"};
+const char *const pp_rank_order_name[] = {"tp,dp,pp", "tp,pp,dp", "dp,tp,pp", "dp,pp,tp", "pp,tp,dp", "pp,dp,tp"};
 const char *const pp_base_name[] = {"in", "aux", "out", "stash", "dout", "din", "work", "weight", "grad", "loss"};
 const char *const pp_layout_name[] = {"channel", "edge", "direction", "pair", "rank", "blocking"};
 const char *const pp_flag_name[] = {"first", "pair", "shard"};

@@ -165,6 +165,17 @@ struct pp_channel {
 
 enum pp_axis { PP_AXIS_PP, PP_AXIS_TP, PP_AXIS_DP, PP_AXIS_COUNT };
 
+/* In which order coordinates become world ranks, fastest axis first. */
+enum pp_rank_order {
+	PP_ORDER_TP_DP_PP,
+	PP_ORDER_TP_PP_DP,
+	PP_ORDER_DP_TP_PP,
+	PP_ORDER_DP_PP_TP,
+	PP_ORDER_PP_TP_DP,
+	PP_ORDER_PP_DP_TP,
+	PP_RANK_ORDER_COUNT
+};
+
 /* A group of ranks that take part in collectives. On the pp axis: the listed pipeline ranks, ascending.
  * On tp and dp: symbolic, members depend on the coordinate. */
 struct pp_group {
@@ -257,6 +268,8 @@ struct pp_program {
 	uint32_t ranks; /* pipeline ranks (pp) */
 	uint32_t tp, dp, vpp;
 	uint32_t zero; /* 1: the optimizer's state is sharded over dp (semantics 10) */
+	uint8_t rank_order; /* enum pp_rank_order */
+	uint32_t gpus;      /* devices per node, for the node of a world rank; 0: all on one */
 	uint32_t stage_count, microbatches;
 	struct pp_stage *stages;
 	struct pp_rank *rank; /* [ranks] */
@@ -293,6 +306,7 @@ extern const char *const pp_slot_class_name[PP_SLOT_CLASS_COUNT];
 extern const char *const pp_init_name[PP_INIT_COUNT];
 extern const char *const pp_tp_grad_name[PP_TP_GRAD_COUNT];
 extern const char *const pp_axis_name[PP_AXIS_COUNT];
+extern const char *const pp_rank_order_name[PP_RANK_ORDER_COUNT]; /* tp,dp,pp and so on */
 extern const char *const pp_base_name[PP_BASE_COUNT];
 extern const char *const pp_layout_name[PP_LAYOUT_COUNT];
 extern const char *const pp_flag_name[PP_FLAG_COUNT]; /* first pair shard: of enum pp_instr_flag, lowest bit first */

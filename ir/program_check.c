@@ -2,6 +2,7 @@
  * range, sizes free of overflow; the first fault is described with expected and found. */
 #include "program_check.h"
 
+#include "grid.h"
 #include "operands.h"
 
 #include <inttypes.h>
@@ -232,6 +233,15 @@ static bool check_reg(const struct pp_reg *reg, struct pp_fault *fault)
 	return reg->shard < 2 || fail(fault, "E1004", "`shard` is 0 or 1, not %u", reg->shard);
 }
 
+static bool check_grid(const struct pp_program *program, struct pp_fault *fault)
+{
+	uint64_t world = pp_grid_world(program);
+	return world <= PP_GRID_MOST ||
+	       fail(fault, "E1004",
+	            "pp * tp * dp = %" PRIu32 " * %" PRIu32 " * %" PRIu32 " = %" PRIu64 " ranks: at most %u",
+	            program->ranks, program->tp, program->dp, world, PP_GRID_MOST);
+}
+
 bool pp_check_record(const struct pp_program *program, enum pp_record_kind kind, const void *record,
                      struct pp_fault *fault)
 {
@@ -249,11 +259,12 @@ bool pp_check_record(const struct pp_program *program, enum pp_record_kind kind,
 		return check_group(record, fault);
 	case PP_RECORD_REG:
 		return check_reg(record, fault);
+	case PP_RECORD_GRID:
+		return check_grid(record, fault);
 	case PP_RECORD_DEVICE:
 	case PP_RECORD_USE:
 	case PP_RECORD_BODY:
 	case PP_RECORD_ABOUT:
-	case PP_RECORD_GRID:
 	case PP_RECORD_COST:
 	case PP_RECORD_TRAIN:
 	case PP_RECORD_HYPER:

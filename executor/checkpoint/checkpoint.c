@@ -24,7 +24,7 @@ static const struct pp_program *program_of(const struct pp_checkpoints *checkpoi
 
 static bool is_first(const struct pp_checkpoints *checkpoints)
 {
-	return checkpoints->link.interp->rank == 0;
+	return checkpoints->link.interp->world == 0;
 }
 
 bool pp_checkpoints_open(struct pp_checkpoints *checkpoints, const struct pp_report_link *link,
@@ -47,7 +47,7 @@ bool pp_checkpoints_open(struct pp_checkpoints *checkpoints, const struct pp_rep
 		               : options->resume_path ? "--resume"
 		               : options->init_path   ? "--init"
 		                                      : "checkpoint_every");
-	return pp_state_open(program, link->interp->rank, link->interp->slots, &checkpoints->state, status);
+	return pp_state_open(program, link->interp->coord.pp, link->interp->slots, &checkpoints->state, status);
 }
 
 void pp_checkpoints_close(struct pp_checkpoints *checkpoints)
@@ -67,7 +67,7 @@ static void pass_point(void *context)
 {
 	struct pp_checkpoints *checkpoints = context;
 	const struct pp_fault *fault = &checkpoints->fault;
-	if (fault->saving == PP_SAVING_FINE || fault->rank != checkpoints->link.interp->rank)
+	if (fault->saving == PP_SAVING_FINE || fault->rank != checkpoints->link.interp->world)
 		return;
 	checkpoints->points++;
 	if (fault->saving == PP_SAVING_SLOW)
@@ -237,7 +237,7 @@ static bool write_mine(struct pp_checkpoints *checkpoints, uint64_t step, struct
 	const struct pp_program *program = program_of(checkpoints);
 	const struct pp_state *state = &checkpoints->state;
 	char name[32], path[PP_PATH_MAX];
-	pp_checkpoint_file(name, checkpoints->link.interp->rank);
+	pp_checkpoint_file(name, checkpoints->link.interp->world);
 	if (!pp_checkpoint_path(path, checkpoints->folder, step, true, name, status))
 		return false;
 	struct pp_named_tensor *tensors = calloc((size_t)state->count + 1, sizeof *tensors);
@@ -269,7 +269,7 @@ static bool sees_folder(const struct pp_checkpoints *checkpoints, uint64_t step,
 	return stat(path, &info) == 0 ||
 	       pp_fail(status, PP_EXIT_RUN,
 	               "rank %" PRIu32 " does not see %s, which rank 0 made: all ranks must save to one shared folder",
-	               checkpoints->link.interp->rank, path);
+	               checkpoints->link.interp->world, path);
 }
 
 /* Every file as long as its rank says: else the ranks do not share the folder. */

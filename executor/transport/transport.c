@@ -89,16 +89,6 @@ bool pp_transport_supports(const struct pp_program *program, const struct pp_ins
 	return true;
 }
 
-uint32_t pp_group_position(const struct pp_group *group, uint32_t rank)
-{
-	if (group->axis != PP_AXIS_PP)
-		return 0;
-	for (uint32_t i = 0; i < group->member_count; i++)
-		if (group->members[i] == rank)
-			return i;
-	return PP_NULL;
-}
-
 void pp_transport_sum(enum pp_dtype dtype, void *to, const void *a, const void *b, size_t count)
 {
 	if (dtype == PP_F64) {

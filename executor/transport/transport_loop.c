@@ -242,10 +242,26 @@ static void post_coll(struct pp_endpoint *endpoint, const struct pp_instr *instr
 		return;
 	}
 	struct group *group = &loop->groups[instr->a[1]];
-	struct queue *queue = &group->members[pp_group_position(named, endpoint->rank)];
+	struct queue *queue = &group->members[pp_grid_position(named, (struct pp_coord){.pp = endpoint->rank})];
 	pending->number = atomic_load_explicit(&queue->posted, memory_order_relaxed);
 	push(queue, instr, from, to, false);
 	move_group(loop, group);
+}
+
+static uint32_t post_body(struct pp_endpoint *endpoint, enum pp_collective kind, enum pp_dtype dtype, const void *from,
+                          void *to, uint64_t count)
+{
+	(void)endpoint;
+	(void)kind;
+	memmove(to, from, count * pp_dtype_size[dtype]);
+	return 0;
+}
+
+static enum pp_progress test_body(struct pp_endpoint *endpoint, uint32_t ticket)
+{
+	(void)endpoint;
+	(void)ticket;
+	return PP_DONE;
 }
 
 /* ---- polling --------------------------------------------------------------------------------- */
@@ -367,7 +383,9 @@ static bool make_rank(struct pp_loop *loop, uint32_t rank)
 		endpoint->channels[endpoint->channel_count++] = i;
 	}
 	for (uint32_t i = 0; ok && i < program->group_count; i++) {
-		uint32_t position = is_solo(&program->groups[i]) ? PP_NULL : pp_group_position(&program->groups[i], rank);
+		uint32_t position = is_solo(&program->groups[i])
+		                        ? PP_NULL
+		                        : pp_grid_position(&program->groups[i], (struct pp_coord){.pp = rank});
 		if (position != PP_NULL)
 			ok = make_queue(&loop->groups[i].members[position], counts.group[i]);
 	}
@@ -445,8 +463,10 @@ const struct pp_transport_ops pp_transport_loop = {
     .post_send = post_send,
     .post_recv = post_recv,
     .post_coll = post_coll,
+    .post_body = post_body,
     .test = test,
     .test_coll = test_coll,
+    .test_body = test_body,
     .poll = poll,
     .exchange = exchange,
     .test_exchange = test_exchange,

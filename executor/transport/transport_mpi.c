@@ -299,6 +299,22 @@ static void post_coll(struct pp_endpoint *endpoint, const struct pp_instr *instr
 	move_line(endpoint, line);
 }
 
+static uint32_t post_body(struct pp_endpoint *endpoint, enum pp_collective kind, enum pp_dtype dtype, const void *from,
+                          void *to, uint64_t count)
+{
+	(void)endpoint;
+	(void)kind;
+	memmove(to, from, count * pp_dtype_size[dtype]);
+	return 0;
+}
+
+static enum pp_progress test_body(struct pp_endpoint *endpoint, uint32_t ticket)
+{
+	(void)endpoint;
+	(void)ticket;
+	return PP_DONE;
+}
+
 /* ---- polling --------------------------------------------------------------------------------- */
 
 static void poll(void *context)
@@ -454,7 +470,8 @@ static bool bind_lines(struct pp_endpoint *endpoint, const struct pp_program *pr
 	endpoint->line_count = program->group_count;
 	for (uint32_t i = 0; i < program->group_count; i++) {
 		const struct pp_group *group = &program->groups[i];
-		uint32_t position = is_solo(group) ? PP_NULL : pp_group_position(group, (uint32_t)endpoint->rank);
+		uint32_t position =
+		    is_solo(group) ? PP_NULL : pp_grid_position(group, (struct pp_coord){.pp = (uint32_t)endpoint->rank});
 		if (position == PP_NULL)
 			continue;
 		struct pp_mpi_line *line = &endpoint->lines[i];
@@ -555,8 +572,10 @@ const struct pp_transport_ops pp_transport_mpi = {
     .post_send = post_send,
     .post_recv = post_recv,
     .post_coll = post_coll,
+    .post_body = post_body,
     .test = test,
     .test_coll = test_coll,
+    .test_body = test_body,
     .poll = poll,
     .exchange = exchange,
     .test_exchange = test_exchange,

@@ -21,7 +21,7 @@ static double measure(const struct pp_sample *sample, bool timed, uint32_t *coun
 	struct pp_loop *loop = pp_loop_create(program, &(struct pp_transport_options){0}, &status);
 	struct pp_interp interp = {.program = program,
 	                           .device_ops = &pp_device_void,
-	                           .device = pp_device_void.create(program, 0, &status),
+	                           .device = pp_device_void.create(program, (struct pp_coord){0}, &status),
 	                           .transport = &pp_transport_loop,
 	                           .endpoint = loop ? pp_loop_endpoint(loop, 0) : NULL,
 	                           .watch = &watch};

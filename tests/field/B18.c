@@ -46,12 +46,13 @@ static void plant(struct pp_device *device, uint32_t stage)
 	assert_true(uses >= 2);
 }
 
-static void call(struct pp_device *device, const struct pp_call *operands, void (*poll)(void *), void *context)
+static bool call(struct pp_device *device, const struct pp_call *operands, const struct pp_body_link *link)
 {
-	pp_device_cpu.call(device, operands, poll, context);
+	bool went = pp_device_cpu.call(device, operands, link);
 	for (uint32_t s = 0; s < running->stage_count; s++)
 		if (&running->bodies[running->stages[s].body[PP_PHASE_B]] == operands->body)
 			plant(device, s);
+	return went;
 }
 
 /* ---- what was changed ------------------------------------------------------------------------ */
@@ -67,7 +68,7 @@ static void look(const struct pp_interp *interp, void *context)
 	uint32_t uses[STAGES_MAX] = {0};
 	for (uint32_t i = 0; i < running->use_count; i++) {
 		const struct pp_use *use = &running->uses[i];
-		if (running->stages[use->stage].rank != interp->rank)
+		if (running->stages[use->stage].rank != interp->coord.pp)
 			continue;
 		const float *weights = interp->slots[use->weight];
 		uint64_t count = elements_of(use);

@@ -66,7 +66,7 @@ static void call(struct pp_device *device, const struct pp_program *program, con
 	    .dout = takes && !forward ? slots->gradient[s] : PP_NULL,
 	    .din = takes && !forward && s ? slots->gradient[s - 1] : PP_NULL,
 	};
-	pp_device_cpu.call(device, &one, NULL, NULL);
+	pp_device_cpu.call(device, &one, NULL);
 }
 
 static void load(struct pp_device *device, const struct pp_program *program, const struct slots *slots,
@@ -171,7 +171,7 @@ static struct reference *run_cut(const char *path, const uint32_t *first, uint32
 	build_bodies(&built, first, stages, 1, split ? SPLIT : FUSED);
 	struct slots slots = slots_make(built.program);
 	struct pp_status status = {0};
-	struct pp_device *device = pp_device_cpu.create(built.program, 0, &status);
+	struct pp_device *device = pp_device_cpu.create(built.program, (struct pp_coord){0}, &status);
 	assert_non_null(device);
 	put_weights(device, built.program, model);
 	run(device, built.program, &slots, model, split);

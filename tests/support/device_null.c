@@ -30,8 +30,9 @@ static void destroy(struct pp_device *device)
 	free(device);
 }
 
-static struct pp_device *create(const struct pp_program *program, uint32_t rank, struct pp_status *status)
+static struct pp_device *create(const struct pp_program *program, struct pp_coord coord, struct pp_status *status)
 {
+	uint32_t rank = coord.pp;
 	struct pp_device *device = calloc(1, sizeof *device);
 	if (device) {
 		device->program = program;
@@ -107,7 +108,7 @@ static void add_gradients(struct pp_device *device, uint32_t stage, uint32_t mb,
 	}
 }
 
-static void call(struct pp_device *device, const struct pp_call *call, void (*poll)(void *), void *context)
+static bool call(struct pp_device *device, const struct pp_call *call, const struct pp_body_link *link)
 {
 	uint32_t stage = call->body->stage, mb = call->mb;
 	uint32_t *step = &device->steps[stage * device->program->microbatches + mb];
@@ -116,13 +117,12 @@ static void call(struct pp_device *device, const struct pp_call *call, void (*po
 		++*step;
 		if (call->in != PP_NULL)
 			check_value(device, call->in, PP_ACT, stage - 1, words(device, stage - 1), mb, *step);
-		if (poll)
-			poll(context);
+		link->poll(link->context);
 		if (call->out != PP_NULL)
 			write_value(device, call->out, PP_ACT, stage, words(device, stage), mb, *step);
 		if (stash)
 			stash[0] = pattern(PP_ACT, stage, mb, *step, PP_PHASE_F);
-		return;
+		return true;
 	}
 	uint32_t expected = pattern(PP_ACT, stage, mb, *step, call->body->phase == PP_PHASE_W ? PP_PHASE_I : PP_PHASE_F);
 	if (stash && stash[0] != expected)
@@ -131,20 +131,20 @@ static void call(struct pp_device *device, const struct pp_call *call, void (*po
 		stash[0] = pattern(PP_ACT, stage, mb, *step, PP_PHASE_I);
 	if (call->dout != PP_NULL)
 		check_value(device, call->dout, PP_GRAD, stage + 1, words(device, stage), mb, *step);
-	if (poll)
-		poll(context);
+	link->poll(link->context);
 	if (call->din != PP_NULL)
 		write_value(device, call->din, PP_GRAD, stage, words(device, stage - 1), mb, *step);
 	if (call->body->phase != PP_PHASE_I)
 		add_gradients(device, stage, mb, call->first);
+	return true;
 }
 
-static void call_void(struct pp_device *device, const struct pp_call *call, void (*poll)(void *), void *context)
+static bool call_void(struct pp_device *device, const struct pp_call *call, const struct pp_body_link *link)
 {
 	(void)device;
 	(void)call;
-	(void)poll;
-	(void)context;
+	(void)link;
+	return true;
 }
 
 static void zero(struct pp_device *device, uint32_t index)

@@ -10,7 +10,8 @@ static bool run_steps(const struct pp_test_run *run, struct pp_interp *interp, s
 {
 	for (uint64_t step = 1; step <= run->steps; step++) {
 		interp->step = step;
-		if (!pp_interp_step(interp, &run->program->programs[0].streams[interp->rank], status)) {
+		if (!pp_interp_step(interp, &run->program->programs[0].streams[pp_grid_coord(run->program, interp->world).pp],
+		                    status)) {
 			if (!interp->lost)
 				run->transport->give_up(interp->endpoint, status->text);
 			return false;
@@ -26,7 +27,7 @@ struct pp_test_result pp_test_run_rank(const struct pp_test_run *run, uint32_t r
 	pp_watch_init(watch, run->program, rank, run->timeout);
 	struct pp_interp interp = {
 	    .program = run->program,
-	    .rank = rank,
+	    .world = rank,
 	    .device_ops = &pp_device_null,
 	    .transport = run->transport,
 	    .endpoint = endpoint,
@@ -34,7 +35,7 @@ struct pp_test_result pp_test_run_rank(const struct pp_test_run *run, uint32_t r
 	    .jitter = run->jitter,
 	    .fault = run->fault,
 	};
-	interp.device = pp_device_null.create(run->program, rank, &result.status);
+	interp.device = pp_device_null.create(run->program, pp_grid_coord(run->program, rank), &result.status);
 	if (!interp.device || !pp_interp_open(&interp, &result.status))
 		return result;
 	bool ran = run_steps(run, &interp, &result.status);

@@ -88,7 +88,7 @@ static uint64_t hash_weights(const struct rank_job *job, const struct pp_use *us
 {
 	const struct pp_program *program = job->run.program;
 	const unsigned char *bytes = job->run.interp.slots[use->weight];
-	return pp_hash_bytes(bytes, program->rank[job->run.rank].slots[use->weight].bytes);
+	return pp_hash_bytes(bytes, program->rank[job->run.world].slots[use->weight].bytes);
 }
 
 static void collect_weights(struct pp_arena *arena, const struct pp_program *program, const struct rank_job *jobs,
@@ -152,7 +152,7 @@ struct pp_training_result pp_training_run_probed(struct pp_arena *arena, const s
 	for (uint32_t i = 0; i < program->ranks; i++) {
 		pp_watch_init(&watches[i], program, i, UINT64_C(60000000000));
 		jobs[i].run = (struct pp_rank_run){.program = program,
-		                                   .rank = i,
+		                                   .world = i,
 		                                   .device_ops = probe->device,
 		                                   .transport = &pp_transport_loop,
 		                                   .endpoint = pp_loop_endpoint(loop, i),

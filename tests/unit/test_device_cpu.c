@@ -68,7 +68,7 @@ static void make(struct fixture *f)
 	f->program =
 	    (struct pp_program){.ranks = 1, .tp = 1, .dp = 1, .rank = &f->rank, .tensors = f->tensors, .tensor_count = 2};
 	struct pp_status status = {0};
-	f->device = pp_device_cpu.create(&f->program, 0, &status);
+	f->device = pp_device_cpu.create(&f->program, (struct pp_coord){0}, &status);
 	assert_non_null(f->device);
 }
 
@@ -100,7 +100,7 @@ static void call(struct fixture *f, const struct pp_body_instr *items, uint32_t 
 	                      .stash = STASH,
 	                      .dout = DOUT,
 	                      .din = PP_NULL};
-	pp_device_cpu.call(f->device, &one, NULL, NULL);
+	pp_device_cpu.call(f->device, &one, NULL);
 }
 
 static void bodies(void **state)
@@ -176,7 +176,8 @@ static void sleep_takes_its_time(void **state)
 	unsigned polls = 0;
 	struct timespec begin, end;
 	clock_gettime(CLOCK_MONOTONIC, &begin);
-	pp_device_cpu.call(f.device, &one, count_polls, &polls);
+	const struct pp_body_link link = {.context = &polls, .poll = count_polls};
+	assert_true(pp_device_cpu.call(f.device, &one, &link));
 	clock_gettime(CLOCK_MONOTONIC, &end);
 	assert_true((end.tv_sec - begin.tv_sec) * 1000000000L + end.tv_nsec - begin.tv_nsec >= (long)wanted);
 	assert_true(polls >= 1); /* how often depends on the machine */
@@ -305,24 +306,24 @@ static void refusals(void **state)
 	make(&f);
 	struct pp_status status = {0};
 	f.program.tp = 2;
-	assert_null(pp_device_cpu.create(&f.program, 0, &status));
+	assert_null(pp_device_cpu.create(&f.program, (struct pp_coord){0}, &status));
 	assert_string_equal(status.text, "the cpu device runs tp = 1 only, the program has tp = 2");
 	f.program.tp = 1;
 	f.tensors[1].dtype = PP_BF16;
-	assert_null(pp_device_cpu.create(&f.program, 0, &status));
+	assert_null(pp_device_cpu.create(&f.program, (struct pp_coord){0}, &status));
 	assert_string_equal(status.text,
 	                    "the cpu device computes in f32 only, tensor w is bf16; build with `dtype = fp32`");
 	f.tensors[1].dtype = PP_F32;
 	f.slots[NORMS].bytes = 8;
-	assert_null(pp_device_cpu.create(&f.program, 0, &status));
+	assert_null(pp_device_cpu.create(&f.program, (struct pp_coord){0}, &status));
 	assert_string_equal(status.text, "norms slot 9 of rank 0 has 8 bytes, it needs 16");
 	f.slots[NORMS].bytes = 16;
 	f.slots[WORK].offset = UINT64_MAX - 10;
-	assert_null(pp_device_cpu.create(&f.program, 0, &status));
+	assert_null(pp_device_cpu.create(&f.program, (struct pp_coord){0}, &status));
 	assert_string_equal(status.text, "work slot 11 of rank 0 ends outside the arena");
 	f.slots[WORK].offset = 0;
 	f.rank.arena_bytes = UINT64_C(1) << 60;
-	assert_null(pp_device_cpu.create(&f.program, 0, &status));
+	assert_null(pp_device_cpu.create(&f.program, (struct pp_coord){0}, &status));
 	assert_string_equal(status.text, "out of memory: rank 0 needs an arena of 1152921504606846976 bytes");
 	f.rank.arena_bytes = SLOTS * PP_ALIGN;
 	drop(&f);
