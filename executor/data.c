@@ -23,7 +23,11 @@ struct pp_data_source {
 	size_t map_bytes;
 	const uint8_t *tokens; /* the first token, in the map */
 	uint64_t starts;       /* start positions to train on */
-	uint64_t key;          /* of all draws */
+	bool held_out;         /* else to train on */
+	uint64_t first;        /* position of the held-out tokens */
+	uint64_t samples;      /* held-out ones, one after the other */
+	uint64_t eval_steps;
+	uint64_t key; /* of all draws */
 	uint32_t seq, vocab, microbatch;
 	uint64_t global_batch;
 	uint64_t base; /* added to all sample ids, modulo 2^64 */
@@ -106,12 +110,31 @@ static bool find_tokens(struct pp_data_source *data, uint64_t *count, struct pp_
 	return true;
 }
 
-static bool open_file(struct pp_data_source *data, double eval_tail, struct pp_status *status)
+/* All of a file, or the tail that is not trained on. */
+static bool hold_out(struct pp_data_source *data, uint64_t count, uint64_t trained, struct pp_status *status)
+{
+	bool whole = trained == 0;
+	uint64_t kept = count - trained;
+	data->first = trained;
+	data->samples = data->seq && kept > data->seq ? (kept - 1) / data->seq : 0;
+	if (data->samples)
+		return true;
+	return pp_fail(status, PP_EXIT_ENVIRONMENT,
+	               "data file %s is too short to evaluate on: %s%" PRIu64 " tokens, one sample takes seq + 1 = %" PRIu32
+	               "; %s",
+	               data->path, whole ? "" : "its tail has ", kept, data->seq + 1,
+	               whole ? "use a longer file" : "use a larger tail, or a file for `eval_data`");
+}
+
+/* `own_file`: all of it is held out. */
+static bool open_file(struct pp_data_source *data, bool own_file, double eval_tail, struct pp_status *status)
 {
 	uint64_t count = 0;
 	if (!map_file(data, status) || !find_tokens(data, &count, status))
 		return false;
 	uint64_t usable = count - (uint64_t)((double)count * eval_tail);
+	if (data->held_out)
+		return hold_out(data, count, own_file ? 0 : usable, status);
 	if (usable <= data->seq)
 		return pp_fail(status, PP_EXIT_ENVIRONMENT,
 		               "data file %s is too short: %" PRIu64 " tokens to train on, one sample takes seq + 1 = %" PRIu32,
@@ -120,15 +143,20 @@ static bool open_file(struct pp_data_source *data, double eval_tail, struct pp_s
 	return true;
 }
 
-struct pp_data_source *pp_data_open(const struct pp_program *program, const char *path, struct pp_status *status)
+static struct pp_data_source *open_source(const struct pp_program *program, const char *path, bool held_out,
+                                          struct pp_status *status)
 {
 	const struct pp_train *train = &program->train;
+	bool own_file = held_out && train->eval_path;
 	struct pp_data_source *data = calloc(1, sizeof *data);
 	if (!data) {
 		pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory for the data source");
 		return NULL;
 	}
-	data->kind = path ? PP_DATA_FILE : (enum pp_data)train->data;
+	data->held_out = held_out;
+	data->kind = path || own_file ? PP_DATA_FILE : (enum pp_data)train->data;
+	data->samples = UINT64_MAX;
+	data->eval_steps = train->eval_steps;
 	data->width = (enum pp_tokens)train->tokens;
 	data->seq = train->seq;
 	data->vocab = train->vocab;
@@ -137,16 +165,33 @@ struct pp_data_source *pp_data_open(const struct pp_program *program, const char
 	data->key = pp_draw_key(data->kind == PP_DATA_SYNTHETIC ? train->data_seed : train->seed, data->kind);
 	if (data->kind != PP_DATA_FILE)
 		return data;
-	const char *name = path ? path : train->data_path;
+	const char *name = own_file ? train->eval_path : path ? path : train->data_path;
 	data->path = malloc(strlen(name) + 1);
 	if (data->path)
 		strcpy(data->path, name);
 	else
 		pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory for the data source");
-	if (data->path && open_file(data, train->eval_tail, status))
+	if (data->path && open_file(data, own_file, train->eval_tail, status))
 		return data;
 	pp_data_close(data);
 	return NULL;
+}
+
+struct pp_data_source *pp_data_open(const struct pp_program *program, const char *path, struct pp_status *status)
+{
+	return open_source(program, path, false, status);
+}
+
+struct pp_data_source *pp_data_open_held_out(const struct pp_program *program, const char *path,
+                                             struct pp_status *status)
+{
+	return open_source(program, path, true, status);
+}
+
+uint64_t pp_data_batches(const struct pp_data_source *held_out)
+{
+	uint64_t batch = held_out->global_batch ? held_out->global_batch : 1, batches = (held_out->samples - 1) / batch + 1;
+	return batches < held_out->eval_steps ? batches : held_out->eval_steps;
 }
 
 void pp_data_close(struct pp_data_source *data)
@@ -182,8 +227,9 @@ static uint32_t token_at(const struct pp_data_source *data, uint64_t position)
 static bool read_sample(const struct pp_data_source *data, uint64_t id, uint32_t first, uint32_t count, int32_t *to,
                         struct pp_status *status)
 {
-	uint64_t epoch = id / data->starts;
-	uint64_t start = pp_permute(pp_draw_key(data->key, epoch), data->starts, id % data->starts);
+	uint64_t start = data->first + id * data->seq;
+	if (!data->held_out)
+		start = pp_permute(pp_draw_key(data->key, id / data->starts), data->starts, id % data->starts);
 	for (uint32_t i = 0; i < count; i++) {
 		uint64_t position = start + first + i;
 		uint32_t token = token_at(data, position);
@@ -199,7 +245,8 @@ static bool read_sample(const struct pp_data_source *data, uint64_t id, uint32_t
 
 static void draw_sample(const struct pp_data_source *data, uint64_t id, uint32_t first, uint32_t count, int32_t *to)
 {
-	uint64_t map = pp_draw_key(data->key, 0), stream = pp_draw_key(pp_draw_key(data->key, 1), id);
+	uint64_t map = pp_draw_key(data->key, 0);
+	uint64_t stream = pp_draw_key(pp_draw_key(data->key, data->held_out ? 2 : 1), id);
 	uint64_t token = pp_draw_below(stream, 0, data->vocab);
 	for (uint32_t i = 0; i < first + count; i++) {
 		if (i > 0 && pp_draw_below(stream, 2 * (uint64_t)i, NOISE_PERIOD) == 0)
@@ -211,11 +258,15 @@ static void draw_sample(const struct pp_data_source *data, uint64_t id, uint32_t
 	}
 }
 
+/* Tokens from 0 on are ids, from 1 on labels. */
 static bool fill_samples(const struct pp_data_source *data, uint64_t first_id, uint32_t first_token, int32_t *to,
                          struct pp_status *status)
 {
 	for (uint32_t sample = 0; sample < data->microbatch; sample++, to += data->seq) {
-		if (data->kind == PP_DATA_SYNTHETIC)
+		if (data->held_out && first_id + sample >= data->samples)
+			for (uint32_t i = 0; i < data->seq; i++)
+				to[i] = first_token ? -1 : 0;
+		else if (data->kind == PP_DATA_SYNTHETIC)
 			draw_sample(data, first_id + sample, first_token, data->seq, to);
 		else if (!read_sample(data, first_id + sample, first_token, data->seq, to, status))
 			return false;

@@ -506,6 +506,8 @@ static bool check_counts(const struct pp_program *program, struct pp_fault *faul
 		return fail(fault, "E1004", "%u stages are too many: at most 65535", program->stage_count);
 	if (program->program_count == 0 || program->program_count > PP_MOST_PROGRAMS)
 		return fail(fault, "E1008", "there are %u programs, wanted 1..%d", program->program_count, PP_MOST_PROGRAMS);
+	if (!(program->train.eval_tail >= 0 && program->train.eval_tail <= 0.9))
+		return fail(fault, "E1004", "`eval_tail` is %g, outside 0..0.9", program->train.eval_tail);
 	for (uint32_t i = 0; i < program->text_count; i++)
 		if (!check_text(program->texts[i], fault))
 			return false;

@@ -31,9 +31,12 @@ struct pp_train {
 	uint8_t tokens;    /* enum pp_tokens, files only */
 	uint8_t lr_kind;   /* enum pp_lr */
 	double lr_peak, lr_floor;
-	uint64_t lr_warmup; /* steps of linear warm-up: step k < warmup uses peak * (k + 1) / warmup */
-	double eval_tail;   /* fraction of the data's end that is not trained on, 0 .. 0.9 */
-	uint64_t data_seed; /* synthetic(seed = …) */
+	uint64_t lr_warmup;    /* steps of linear warm-up: step k < warmup uses peak * (k + 1) / warmup */
+	double eval_tail;      /* fraction of the data's end that is not trained on, 0 .. 0.9 */
+	uint64_t eval_every;   /* steps between two evaluations; 0: only after the last step */
+	uint64_t eval_steps;   /* batches of an evaluation, at most; 0: none is made */
+	const char *eval_path; /* file of the held-out data; NULL: the tail of the data */
+	uint64_t data_seed;    /* synthetic(seed = …) */
 	uint64_t log_every;
 	uint64_t checkpoint_every;  /* steps between two checkpoints; 0: none are made */
 	uint64_t checkpoint_keep;   /* how many of the newest stay; 0: all */

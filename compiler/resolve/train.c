@@ -82,7 +82,7 @@ static void refuse_for_custom(struct pp_resolver *resolver, const struct pp_sect
 	    {PP_ATTR_train_seq, "tokens"},       {PP_ATTR_train_optimizer, "weights"},  {PP_ATTR_train_loss, "loss"},
 	    {PP_ATTR_run_data, "loss"},          {PP_ATTR_run_eval_data, "loss"},       {PP_ATTR_run_lr, "weights"},
 	    {PP_ATTR_run_clip, "weights"},       {PP_ATTR_run_weight_decay, "weights"}, {PP_ATTR_run_init_std, "weights"},
-	    {PP_ATTR_run_checkpoint, "weights"},
+	    {PP_ATTR_run_checkpoint, "weights"}, {PP_ATTR_run_eval_every, "loss"},      {PP_ATTR_run_eval_steps, "loss"},
 	};
 	for (size_t i = 0; resolver->custom_only && i < sizeof refused / sizeof refused[0]; i++) {
 		enum pp_attribute attribute = (enum pp_attribute)refused[i].attribute;
@@ -164,6 +164,18 @@ static void check_warmup(struct pp_resolver *resolver, struct pp_section *run)
 	pp_help(message, "use a shorter warmup or more steps");
 }
 
+static const char *read_file_name(struct pp_resolver *resolver, const struct pp_field *field, const char *attribute,
+                                  const char *instead)
+{
+	const char *name = field->value.text;
+	if (!*name)
+		pp_help(pp_error(resolver->diag, "E0207", field->expr->span, "`%s` is an empty name", attribute),
+		        "name a file, or use `%s`", instead);
+	else if (strchr(name, '*'))
+		pp_help(pp_not_yet(resolver, field->expr->span, "data from several files"), "name one file");
+	return name;
+}
+
 static void read_data(struct pp_resolver *resolver, struct pp_section *run)
 {
 	struct pp_train *train = &resolver->out->spec.train;
@@ -174,12 +186,7 @@ static void read_data(struct pp_resolver *resolver, struct pp_section *run)
 		return;
 	if (field->value.kind == PP_DATUM_STRING) {
 		train->data = PP_DATA_FILE;
-		train->data_path = field->value.text;
-		if (!*train->data_path)
-			pp_help(pp_error(resolver->diag, "E0207", field->expr->span, "`data` is an empty name"),
-			        "name a file, or use `synthetic(seed = 1)`");
-		else if (strchr(train->data_path, '*'))
-			pp_help(pp_not_yet(resolver, field->expr->span, "data from several files"), "name one file");
+		train->data_path = read_file_name(resolver, field, "data", "synthetic(seed = 1)");
 		pp_field_choice(resolver, run, PP_ATTR_run_tokens, &train->tokens);
 		return;
 	}
@@ -196,7 +203,8 @@ static void check_tokens(struct pp_resolver *resolver, struct pp_section *run)
 {
 	const struct pp_train *train = &resolver->out->spec.train;
 	static const uint64_t most[PP_TOKENS_COUNT] = {256, 65536, UINT32_MAX};
-	if (train->data != PP_DATA_FILE || !pp_field_given(run, PP_ATTR_run_tokens) || train->vocab <= most[train->tokens])
+	if ((train->data != PP_DATA_FILE && !train->eval_path) || !pp_field_given(run, PP_ATTR_run_tokens) ||
+	    train->vocab <= most[train->tokens])
 		return;
 	const struct pp_field *tokens = pp_field_read(resolver, run, PP_ATTR_run_tokens);
 	if (!tokens || tokens->state != PP_READY)
@@ -206,14 +214,44 @@ static void check_tokens(struct pp_resolver *resolver, struct pp_section *run)
 	           (unsigned long long)most[train->tokens], train->vocab);
 }
 
-static void read_tail(struct pp_resolver *resolver, struct pp_section *run)
+/* `eval_every` and `eval_steps` say nothing where nothing is evaluated. */
+static void refuse_without_data(struct pp_resolver *resolver, const struct pp_section *run)
 {
-	const struct pp_field *field = pp_field_read(resolver, run, PP_ATTR_run_eval_data);
-	struct pp_section *arguments = field && field->state == PP_READY ? pp_section_arguments(resolver, field) : NULL;
-	if (!arguments)
+	static const uint16_t lonely[] = {PP_ATTR_run_eval_every, PP_ATTR_run_eval_steps};
+	for (size_t i = 0; i < sizeof lonely / sizeof lonely[0]; i++) {
+		enum pp_attribute attribute = (enum pp_attribute)lonely[i];
+		if (pp_field_given(run, attribute))
+			pp_help(pp_error(resolver->diag, "E0114", pp_field_of(run, attribute)->name_span,
+			                 "`%s` has no effect without `eval_data`", pp_attribute_table[attribute].name),
+			        "add `eval_data = tail(0.1)` or a file, or remove it");
+	}
+}
+
+static void read_evaluation(struct pp_resolver *resolver, struct pp_section *run)
+{
+	struct pp_train *train = &resolver->out->spec.train;
+	if (resolver->custom_only)
 		return;
-	pp_section_read_all(resolver, arguments);
-	pp_field_real(resolver, arguments, PP_ATTR_tail_share, &resolver->out->spec.train.eval_tail);
+	if (!pp_field_given(run, PP_ATTR_run_eval_data)) {
+		refuse_without_data(resolver, run);
+		return;
+	}
+	const struct pp_field *field = pp_field_read(resolver, run, PP_ATTR_run_eval_data);
+	if (!field || field->state != PP_READY)
+		return;
+	if (field->value.kind == PP_DATUM_STRING) {
+		train->eval_path = read_file_name(resolver, field, "eval_data", "tail(0.1)");
+		pp_field_choice(resolver, run, PP_ATTR_run_tokens, &train->tokens);
+	} else {
+		struct pp_section *arguments = pp_section_arguments(resolver, field);
+		if (!arguments)
+			return;
+		pp_section_read_all(resolver, arguments);
+		pp_field_real(resolver, arguments, PP_ATTR_tail_share, &train->eval_tail);
+	}
+	if (pp_field_given(run, PP_ATTR_run_eval_every))
+		pp_field_whole(resolver, run, PP_ATTR_run_eval_every, &train->eval_every);
+	pp_field_whole(resolver, run, PP_ATTR_run_eval_steps, &train->eval_steps);
 }
 
 static void read_checkpoint(struct pp_resolver *resolver, struct pp_section *run)
@@ -243,7 +281,7 @@ void pp_resolve_run(struct pp_resolver *resolver)
 	pp_section_read_all(resolver, run);
 	refuse_for_custom(resolver, run);
 	read_data(resolver, run);
-	read_tail(resolver, run);
+	read_evaluation(resolver, run);
 	if (pp_field_whole(resolver, run, PP_ATTR_run_steps, &train->steps) && train->steps == 0)
 		train->steps = 1; /* not given: nothing to train on */
 	pp_field_whole(resolver, run, PP_ATTR_run_seed, &train->seed);

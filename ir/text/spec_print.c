@@ -171,6 +171,18 @@ static void print_train(const struct pp_spec *spec, FILE *out)
 	}
 }
 
+static void print_evaluation(const struct pp_train *train, FILE *out)
+{
+	if (!train->eval_steps)
+		return;
+	fputs("  evaluation ", out);
+	if (train->eval_path)
+		fprintf(out, "\"%s\" tokens %s", train->eval_path, pp_tokens_name[train->tokens]);
+	else
+		fputs("tail", out);
+	fprintf(out, " every %" PRIu64 " batches %" PRIu64 "\n", train->eval_every, train->eval_steps);
+}
+
 static void print_run(const struct pp_train *train, FILE *out)
 {
 	fprintf(out, "run\n  data %s", pp_data_name[train->data]);
@@ -185,6 +197,7 @@ static void print_run(const struct pp_train *train, FILE *out)
 	print_named_real("floor", train->lr_floor, out);
 	fprintf(out, " warmup %" PRIu64 "\n  seed %" PRIu64 "\n  log_every %" PRIu64 "\n", train->lr_warmup, train->seed,
 	        train->log_every);
+	print_evaluation(train, out);
 	if (train->checkpoint_every)
 		fprintf(out, "  checkpoint every %" PRIu64 " dir \"%s\" keep %" PRIu64 "\n", train->checkpoint_every,
 		        train->checkpoint_dir, train->checkpoint_keep);

@@ -269,6 +269,133 @@ static void tail_is_kept_back(void **state)
 	drop(path);
 }
 
+static struct pp_data_source *held_out(const struct pp_program *program, const char *path)
+{
+	struct pp_status status = {0};
+	struct pp_data_source *data = pp_data_open_held_out(program, path, &status);
+	if (!data)
+		fail_msg("%s", status.text);
+	return data;
+}
+
+/* Every label of the tail once, in order, whatever the cut of the batch; what lies beyond counts for nothing. */
+static void held_out_labels_count_once(void **state)
+{
+	(void)state;
+	uint8_t bytes[100];
+	for (uint8_t i = 0; i < sizeof bytes; i++)
+		bytes[i] = i;
+	char *path = file_of(bytes, sizeof bytes);
+	struct pp_program cuts[] = {program_of(1, 1, PP_TOKENS_BYTE), program_of(2, 3, PP_TOKENS_BYTE),
+	                            program_of(5, 1, PP_TOKENS_BYTE)};
+	const uint64_t batches[] = {7, 2, 2}; /* 29 labels: 7 samples of 4 */
+	for (size_t c = 0; c < sizeof cuts / sizeof *cuts; c++) {
+		struct pp_program *program = &cuts[c];
+		program->train.eval_tail = 0.3;
+		program->train.eval_steps = 1000;
+		struct pp_data_source *data = held_out(program, path);
+		assert_int_equal(pp_data_batches(data), batches[c]);
+		struct pp_status status = {0};
+		int32_t expected = 70;
+		for (uint64_t step = 0; step < batches[c]; step++)
+			for (uint32_t mb = 0; mb < program->microbatches; mb++) {
+				int32_t both[2 * 5 * SEQ];
+				uint32_t tokens = program->train.microbatch * SEQ;
+				assert_true(pp_data_fill(data, step, mb, PP_LOAD_BOTH, both, &status));
+				for (uint32_t i = 0; i < tokens; i++, expected++) {
+					assert_int_equal(both[i], expected < 98 ? expected : 0);
+					assert_int_equal(both[tokens + i], expected < 98 ? expected + 1 : -1);
+				}
+			}
+		program->train.eval_steps = 1;
+		pp_data_close(data);
+		data = held_out(program, path);
+		assert_int_equal(pp_data_batches(data), 1);
+		pp_data_close(data);
+	}
+	drop(path);
+}
+
+/* A file of its own is held out from its first token; of synthetic data other samples of the same map are. */
+static void held_out_sources(void **state)
+{
+	(void)state;
+	const uint16_t tokens[9] = {10, 11, 12, 13, 14, 15, 16, 17, 18};
+	char *path = file_of(tokens, sizeof tokens);
+	struct pp_program program = program_of(1, 1, PP_TOKENS_U16);
+	struct pp_status status = {0};
+	program.train.eval_path = path;
+	program.train.eval_steps = 9;
+	struct pp_data_source *data = held_out(&program, "/nonexistent");
+	int32_t both[2 * SEQ], label = 11;
+	assert_int_equal(pp_data_batches(data), 2);
+	for (uint64_t step = 0; step < 2; step++) {
+		assert_true(pp_data_fill(data, step, 0, PP_LOAD_BOTH, both, &status));
+		for (size_t i = 0; i < SEQ; i++, label++)
+			assert_int_equal(both[SEQ + i], label);
+	}
+	pp_data_close(data);
+	drop(path);
+
+	struct pp_program made = program_of(1, 1, PP_TOKENS_BYTE);
+	made.train.data = PP_DATA_SYNTHETIC;
+	made.train.eval_steps = 50;
+	struct pp_data_source *train = pp_data_open(&made, NULL, &status), *kept = held_out(&made, NULL);
+	int32_t next[VOCAB], other[2 * SEQ], agree = 0, differ = 0;
+	memset(next, 0xff, sizeof next);
+	assert_int_equal(pp_data_batches(kept), 50);
+	for (uint64_t step = 0; step < 500; step++) {
+		assert_true(pp_data_fill(train, step, 0, PP_LOAD_BOTH, both, &status));
+		assert_true(pp_data_fill(kept, step, 0, PP_LOAD_BOTH, other, &status));
+		differ += memcmp(both, other, sizeof both) != 0;
+		for (size_t i = 0; i < SEQ; i++)
+			next[both[i]] = both[SEQ + i];
+	}
+	for (uint64_t step = 0; step < 500; step++) {
+		assert_true(pp_data_fill(kept, step, 0, PP_LOAD_BOTH, other, &status));
+		for (size_t i = 0; i < SEQ; i++)
+			agree += next[other[i]] == other[SEQ + i];
+	}
+	assert_int_equal(differ, 500);
+	assert_true(agree > 1400); /* of 2000: (7/8)^2 and a little */
+	pp_data_close(train);
+	pp_data_close(kept);
+}
+
+static void assert_not_held_out(const struct pp_program *program, const char *path, const char *text)
+{
+	struct pp_status status = {0};
+	assert_null(pp_data_open_held_out(program, path, &status));
+	char expected[1024];
+	snprintf(expected, sizeof expected, text, path);
+	assert_string_equal(status.text, expected);
+	assert_int_equal(status.code, PP_EXIT_ENVIRONMENT);
+}
+
+static void held_out_too_little(void **state)
+{
+	(void)state;
+	struct pp_program program = program_of(1, 1, PP_TOKENS_BYTE);
+	program.train.eval_steps = 1;
+	program.train.eval_tail = 0.1;
+	char *path = file_of("abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrst", 46);
+	assert_not_held_out(&program, path,
+	                    "data file %s is too short to evaluate on: its tail has 4 tokens, one sample takes seq + 1 = "
+	                    "5; use a larger tail, or a file for `eval_data`");
+	program.train.eval_tail = 0;
+	assert_not_held_out(&program, path,
+	                    "data file %s is too short to evaluate on: its tail has 0 tokens, one sample takes seq + 1 = "
+	                    "5; use a larger tail, or a file for `eval_data`");
+	drop(path);
+	path = file_of("abcd", 4);
+	program.train.eval_path = path;
+	assert_not_held_out(
+	    &program, path,
+	    "data file %s is too short to evaluate on: 4 tokens, one sample takes seq + 1 = 5; use a longer "
+	    "file");
+	drop(path);
+}
+
 /* The loss of a model that knows the map is the entropy: measured here by counting. */
 static void synthetic(void **state)
 {
@@ -306,10 +433,17 @@ static void synthetic(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(permutation), cmocka_unit_test(labels_follow_tokens),
-	    cmocka_unit_test(epochs),      cmocka_unit_test(widths_and_headers),
-	    cmocka_unit_test(errors),      cmocka_unit_test(tail_is_kept_back),
-	    cmocka_unit_test(synthetic),   cmocka_unit_test(another_batch),
+	    cmocka_unit_test(permutation),
+	    cmocka_unit_test(labels_follow_tokens),
+	    cmocka_unit_test(epochs),
+	    cmocka_unit_test(widths_and_headers),
+	    cmocka_unit_test(errors),
+	    cmocka_unit_test(tail_is_kept_back),
+	    cmocka_unit_test(synthetic),
+	    cmocka_unit_test(another_batch),
+	    cmocka_unit_test(held_out_labels_count_once),
+	    cmocka_unit_test(held_out_sources),
+	    cmocka_unit_test(held_out_too_little),
 	};
 	return cmocka_run_group_tests_name("data", tests, NULL, NULL);
 }
