@@ -11,6 +11,7 @@
 struct frame {
 	const struct pp_cpu_call *call;
 	const struct pp_body_instr *instr;
+	bool *lost; /* set by an await that fails */
 };
 
 static void poll(const struct frame *frame)
@@ -47,19 +48,29 @@ static bool adds(const struct frame *frame, unsigned operand)
 	       !frame->call->first;
 }
 
+/* Rows of a token table that are here: all, or the shard of this coordinate. */
+static struct pp_table_part table_part(const struct frame *f, unsigned table)
+{
+	const struct pp_reg *reg = shape(f, table);
+	bool sharded = reg->type == PP_TYPE_S && reg->shard == 0;
+	return (struct pp_table_part){.first = sharded ? (size_t)f->call->tp_coord * reg->rows : 0, .rows = reg->rows};
+}
+
 static void run_embed(const struct frame *f)
 {
 	enum { IDS, WTE, WPE, Y };
-	pp_cpu_embed(shape(f, Y)->rows, shape(f, Y)->columns, f->instr->imm[0], at(f, IDS), at(f, WTE), at(f, WPE),
-	             at(f, Y));
+	struct pp_table_part part = table_part(f, WTE);
+	pp_cpu_embed_part(shape(f, Y)->rows, shape(f, Y)->columns, f->instr->imm[0], &part, at(f, IDS), at(f, WTE),
+	                  f->call->tp_coord == 0 ? at(f, WPE) : NULL, at(f, Y));
 }
 
 static void run_embed_dw(const struct frame *f)
 {
 	enum { IDS, DY, DWTE, DWPE };
+	struct pp_table_part part = table_part(f, DWTE);
 	size_t positions = at(f, DWPE) ? shape(f, DWPE)->rows : 0;
-	pp_cpu_embed_dw(shape(f, DY)->rows, shape(f, DY)->columns, f->instr->imm[0], shape(f, DWTE)->rows, positions,
-	                at(f, IDS), at(f, DY), at(f, DWTE), adds(f, DWTE), at(f, DWPE), adds(f, DWPE));
+	pp_cpu_embed_part_dw(shape(f, DY)->rows, shape(f, DY)->columns, f->instr->imm[0], &part, positions, at(f, IDS),
+	                     at(f, DY), at(f, DWTE), adds(f, DWTE), at(f, DWPE), adds(f, DWPE));
 }
 
 /* Each run of as many columns as gamma has is a row of the kernel. */
@@ -239,6 +250,64 @@ static void run_xent(const struct frame *f)
 	                     at(f, LOGITS), at(f, LABELS), at(f, DLOGITS), at(f, LOSS));
 }
 
+/* The shard of a token table or of the logits that starts at row (operand rows) or column `first` of the whole. */
+static size_t shard_start(const struct frame *frame, size_t extent)
+{
+	return (size_t)frame->call->tp_coord * extent;
+}
+
+static void run_xent_stats(const struct frame *f)
+{
+	enum { LOGITS, LABELS, STATS };
+	size_t columns = shape(f, LOGITS)->columns;
+	struct pp_vocab_part part = {.vocab = f->instr->imm[0], .first = shard_start(f, columns), .columns = columns};
+	pp_cpu_cross_entropy_stats(&part, shape(f, LOGITS)->rows, at(f, LOGITS), at(f, LABELS), at(f, STATS));
+}
+
+static void run_xent_shard(const struct frame *f)
+{
+	enum { LOGITS, LABELS, STATS, DLOGITS, LOSS };
+	size_t tokens = shape(f, LOGITS)->rows, columns = shape(f, LOGITS)->columns;
+	struct pp_vocab_part part = {.vocab = f->instr->imm[0], .first = shard_start(f, columns), .columns = columns};
+	pp_cpu_cross_entropy_part(&part, tokens, shape(f, STATS)->rows / tokens, f->instr->imm[1] != 0, at(f, LOGITS),
+	                          at(f, LABELS), at(f, STATS), at(f, DLOGITS), at(f, LOSS));
+}
+
+static void run_add_bias(const struct frame *f)
+{
+	enum { A, B, BIAS, Y };
+	pp_cpu_add_bias(shape(f, Y)->rows, shape(f, Y)->columns, at(f, A), at(f, B), at(f, BIAS), at(f, Y));
+}
+
+/* First column of the key/value head of this coordinate, among `all` columns of all heads. */
+static size_t own_head_column(const struct frame *f, size_t all)
+{
+	uint32_t kv_heads = (uint32_t)f->instr->imm[0];
+	return f->call->tp_coord / (f->call->tp / kv_heads) * (all / kv_heads);
+}
+
+static void run_own_head(const struct frame *f)
+{
+	enum { X, Y };
+	size_t all = shape(f, X)->columns;
+	pp_cpu_take_columns(shape(f, X)->rows, all, own_head_column(f, all), shape(f, Y)->columns, at(f, X), at(f, Y));
+}
+
+static void run_own_head_dx(const struct frame *f)
+{
+	enum { DY, DX };
+	size_t all = shape(f, DX)->columns;
+	pp_cpu_put_columns(shape(f, DX)->rows, all, own_head_column(f, all), shape(f, DY)->columns, at(f, DY), at(f, DX));
+}
+
+static void run_await(const struct frame *f)
+{
+	enum { X };
+	const struct pp_cpu_call *call = f->call;
+	if (call->tp > 1 && !call->link->await(call->link->context, call->tickets[f->instr->operand[X]]))
+		*f->lost = true;
+}
+
 static void run_fill(const struct frame *f)
 {
 	enum { Y };
@@ -294,11 +363,17 @@ static void (*const run[PP_BODY_OP_COUNT])(const struct frame *) = {
     [PP_BODY_ADD] = run_add,
     [PP_BODY_COPY] = run_copy,
     [PP_BODY_XENT] = run_xent,
+    [PP_BODY_XENT_STATS] = run_xent_stats,
+    [PP_BODY_XENT_SHARD] = run_xent_shard,
+    [PP_BODY_ADD_BIAS] = run_add_bias,
+    [PP_BODY_OWN_HEAD] = run_own_head,
+    [PP_BODY_OWN_HEAD_DX] = run_own_head_dx,
     [PP_BODY_SLEEP] = run_sleep,
     [PP_BODY_FILL] = run_fill,
     [PP_BODY_ALLREDUCE] = run_allreduce,
     [PP_BODY_ALLGATHER] = run_allgather,
     [PP_BODY_REDUCESCATTER] = run_reducescatter,
+    [PP_BODY_AWAIT] = run_await,
 };
 
 bool pp_cpu_has_op(enum pp_body_op op)
@@ -308,11 +383,12 @@ bool pp_cpu_has_op(enum pp_body_op op)
 
 bool pp_cpu_run_body(const struct pp_cpu_call *call)
 {
-	struct frame frame = {.call = call};
-	for (uint32_t i = 0; i < call->body->count; i++) {
+	bool lost = false;
+	struct frame frame = {.call = call, .lost = &lost};
+	for (uint32_t i = 0; i < call->body->count && !lost; i++) {
 		frame.instr = &call->body->items[i];
 		run[frame.instr->op](&frame);
 		poll(&frame);
 	}
-	return true;
+	return !lost;
 }

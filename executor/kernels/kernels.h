@@ -29,6 +29,16 @@ void pp_cpu_embed(size_t tokens, size_t columns, size_t seq, const int32_t *ids,
 /* Tables of vocab and positions rows; dwpe may be NULL. */
 void pp_cpu_embed_dw(size_t tokens, size_t columns, size_t seq, size_t vocab, size_t positions, const int32_t *ids,
                      const pp_real *dy, pp_real *dwte, bool accumulate_wte, pp_real *dwpe, bool accumulate_wpe);
+/* The same where only rows first to first + rows - 1 of the token table are here: other rows count as 0, and their
+ * tokens add nothing to dwte. */
+struct pp_table_part {
+	size_t first, rows;
+};
+void pp_cpu_embed_part(size_t tokens, size_t columns, size_t seq, const struct pp_table_part *part, const int32_t *ids,
+                       const pp_real *wte, const pp_real *wpe, pp_real *y);
+void pp_cpu_embed_part_dw(size_t tokens, size_t columns, size_t seq, const struct pp_table_part *part, size_t positions,
+                          const int32_t *ids, const pp_real *dy, pp_real *dwte, bool accumulate_wte, pp_real *dwpe,
+                          bool accumulate_wpe);
 
 /* Layer norm (rms = false, eps 1e-5) or root-mean-square norm (rms = true, eps 1e-6; mean is NULL) of each row.
  * beta and dbeta may be NULL. */
@@ -81,11 +91,31 @@ void pp_cpu_swiglu_dx(size_t count, const pp_real *dy, const pp_real *gate, cons
 /* y = a + b; y may be a or b. */
 void pp_cpu_add(size_t count, const pp_real *a, const pp_real *b, pp_real *y);
 
+/* y[t,:] = (a[t,:] + b[t,:]) + bias; y may be a or b. */
+void pp_cpu_add_bias(size_t tokens, size_t columns, const pp_real *a, const pp_real *b, const pp_real *bias,
+                     pp_real *y);
+
+/* Take `count` columns from `first` on out of rows of `columns`; and put them back between zeros. */
+void pp_cpu_take_columns(size_t tokens, size_t columns, size_t first, size_t count, const pp_real *x, pp_real *y);
+void pp_cpu_put_columns(size_t tokens, size_t columns, size_t first, size_t count, const pp_real *x, pp_real *y);
+
 /* loss[0] = sum over tokens with label >= 0 of -log softmax(logits)[label], loss[1] = their count. dlogits = gradient
  * of the sum, or of the mean over the count; rows with label < 0 and columns >= vocab get 0. dlogits may be logits.
  * Rows are `columns` apart. */
 void pp_cpu_cross_entropy(size_t tokens, size_t vocab, size_t columns, bool mean, const pp_real *logits,
                           const int32_t *labels, pp_real *dlogits, double loss[2]);
+
+/* The same for columns first to first + columns - 1 of the logits, in two steps. Stats are three numbers for each
+ * token: largest, sum of exp(x - largest), logit of the label, -inf where it is not among these columns; 0 where there
+ * is no label. The second step reads the stats of all members, one after the other, and combines them in that order. */
+struct pp_vocab_part {
+	size_t vocab, first, columns;
+};
+void pp_cpu_cross_entropy_stats(const struct pp_vocab_part *part, size_t tokens, const pp_real *logits,
+                                const int32_t *labels, pp_real *stats);
+void pp_cpu_cross_entropy_part(const struct pp_vocab_part *part, size_t tokens, size_t members, bool mean,
+                               const pp_real *logits, const int32_t *labels, const pp_real *stats, pp_real *dlogits,
+                               double loss[2]);
 
 /* Sum of squares in fp64. */
 double pp_cpu_square_norm(size_t count, const pp_real *x);

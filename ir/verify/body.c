@@ -16,7 +16,8 @@
  * overlaps. A read must name a whole value as it was written: same name, shape, dtype and type. So stash and workspace
  * may be used over and over, within a body and, for the stash, from F to I to W, and a stale read is found: the bodies
  * of a stage call one value of the stash by one name. Within one instruction an output may overlap an input only where
- * the op allows it, and then exactly; outputs never overlap. */
+ * the op allows it, and then exactly; outputs never overlap. A collective writes its value at once here; that nobody
+ * looks before it is awaited is checked beside (body_flight.c). */
 #include "body.h"
 
 #include "ir/verify.h"
@@ -191,12 +192,26 @@ static bool write_check(struct pp_body_verifier *v, const struct pp_body_check *
 	return true;
 }
 
-static bool instr_check(struct pp_body_verifier *v, const struct pp_body_check *check, struct pp_values *values)
+/* Operands before or after this position: inputs are read, outputs written. */
+static bool flights_check(const struct pp_body_check *check, const struct pp_flights *flights, unsigned from,
+                          unsigned end, bool writes)
+{
+	const struct pp_body_instr *instr = &check->body->items[check->at];
+	for (unsigned i = from; i < end; i++)
+		if (instr->operand[i] != PP_NULL &&
+		    !pp_flights_allow(check, flights, &check->body->regs[instr->operand[i]], writes))
+			return false;
+	return true;
+}
+
+static bool instr_check(struct pp_body_verifier *v, const struct pp_body_check *check, struct pp_values *values,
+                        struct pp_flights *flights)
 {
 	const struct pp_body_instr *instr = &check->body->items[check->at];
 	struct pp_body_op_info info = pp_body_op_info((enum pp_body_op)instr->op);
 	unsigned count = (unsigned)info.input_count + info.output_count;
-	if (!pp_body_instr_check(check))
+	if (!pp_body_instr_check(check) || !flights_check(check, flights, 0, info.input_count, false) ||
+	    !flights_check(check, flights, info.input_count, count, true))
 		return false;
 	for (unsigned i = 0; i < info.input_count; i++) {
 		const struct pp_reg *reg = instr->operand[i] == PP_NULL ? NULL : &check->body->regs[instr->operand[i]];
@@ -211,7 +226,7 @@ static bool instr_check(struct pp_body_verifier *v, const struct pp_body_check *
 	for (unsigned i = info.input_count; i < count; i++)
 		if (instr->operand[i] != PP_NULL && !write_check(v, check, values, &check->body->regs[instr->operand[i]]))
 			return false;
-	return true;
+	return pp_flights_step(check, flights);
 }
 
 /* ---- bodies ---------------------------------------------------------------------------------- */
@@ -284,6 +299,7 @@ static bool body_check(struct pp_body_verifier *v, const struct pp_body *body, s
 {
 	struct pp_body_check check = {.program = v->program, .body = body, .diag = v->diag};
 	uint32_t rank = v->program->stages[body->stage].rank;
+	struct pp_flights flights = {.count = 0};
 	bool ok = true;
 	if (body->work_bytes > v->work_bytes[rank]) {
 		pp_body_complain_whole(&check, "needs %" PRIu64 " bytes of workspace; rank %" PRIu32 " has %" PRIu64,
@@ -293,8 +309,9 @@ static bool body_check(struct pp_body_verifier *v, const struct pp_body *body, s
 	for (uint32_t r = 0; r < body->reg_count; r++)
 		ok &= pp_body_reg_check(v, &check, &body->regs[r]);
 	for (; ok && check.at < body->count; check.at++)
-		ok &= instr_check(v, &check, values);
-	if (!ok || !results_check(v, &check, values) || !grads_check(v, &check) || !weights_check(v, &check))
+		ok &= instr_check(v, &check, values, &flights);
+	if (!ok || !pp_flights_landed(&check, &flights) || !results_check(v, &check, values) || !grads_check(v, &check) ||
+	    !weights_check(v, &check))
 		return false;
 	pp_body_results_note(v, body, values);
 	return true;

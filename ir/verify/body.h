@@ -90,6 +90,26 @@ void pp_value_write(struct pp_values *values, const struct pp_reg *reg);
 /* The register that wrote the value at the beginning of `reg`, or NULL. */
 const struct pp_reg *pp_value_at(const struct pp_values *values, const struct pp_reg *reg);
 
+/* ---- collectives in flight (body_flight.c) --------------------------------------------------- */
+
+enum { PP_FLIGHTS_MAX = 8 };
+struct pp_flight {
+	uint32_t from, to; /* registers */
+	uint32_t post;     /* instruction */
+};
+struct pp_flights {
+	struct pp_flight items[PP_FLIGHTS_MAX];
+	uint32_t count;
+};
+
+/* Whether the instruction may read or write the register while those are in flight. */
+bool pp_flights_allow(const struct pp_body_check *check, const struct pp_flights *flights, const struct pp_reg *reg,
+                      bool writes);
+/* Take off or land, where the instruction is a post or an await. */
+bool pp_flights_step(const struct pp_body_check *check, struct pp_flights *flights);
+/* Whether none is left at the end of the body. */
+bool pp_flights_landed(const struct pp_body_check *check, const struct pp_flights *flights);
+
 /* ---- between stages (body_boundary.c) -------------------------------------------------------- */
 
 /* Remember what the body leaves for the neighbour stage. */

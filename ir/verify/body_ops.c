@@ -7,13 +7,15 @@
  * The columns, one letter or pair of letters per operand (inputs, then outputs):
  *   roles   a an activation or its gradient (f32 or bf16, all alike); s f32 beside it; w a weight (like a);
  *           g the gradient of a weight (f32); i token ids or labels; l the loss entry
- *   shapes  rows and columns: a letter stands for the same number everywhere in the instruction; 1, 2 for themselves;
+ *   shapes  rows and columns: a letter stands for the same number everywhere in the instruction; digits for themselves;
  *           s, H for the immediates seq, heads
  *   types   the permitted combinations, blank-separated: R, P, 0 for S(0), 1 for S(1); - when the operand must be
  *           absent. S(0) splits the tokens of an activation, the outputs of a weight; S(1) the columns of an
  *           activation, the inputs of a weight. An absent operand fits any letter.
  *   alias   pairs of operand numbers: the output may lie exactly on the input */
 #include "body.h"
+
+#include "ir/capped.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -23,7 +25,7 @@ struct rule {
 };
 
 static const struct rule rules[PP_BODY_OP_COUNT] = {
-    [PP_BODY_EMBED] = {"iwwa", "T1 Vh sh Th", "RRRR R0-P", ""},
+    [PP_BODY_EMBED] = {"iwwa", "T1 Vh sh Th", "RRRR R0RP", ""},
     [PP_BODY_EMBED_DW] = {"iagg", "T1 Th Vh sh", "RRRR RR0R", ""},
     [PP_BODY_NORM] = {"awwass", "Tc h1 h1 Tc Tg Tg", "RRRRRR 0RR000 1RR111", ""},
     [PP_BODY_NORM_DX] = {"aawssa", "Tc Tc h1 Tg Tg Tc", "RRRRRR 00R000 11R111", ""},
@@ -40,13 +42,19 @@ static const struct rule rules[PP_BODY_OP_COUNT] = {
     [PP_BODY_SWIGLU] = {"aaa", "Tc Tc Tc", "RRR 000 111", ""},
     [PP_BODY_SWIGLU_DX] = {"aaaaa", "Tc Tc Tc Tc Tc", "RRRRR 00000 11111", "031324"},
     [PP_BODY_ADD] = {"aaa", "Tc Tc Tc", "RRR 000 111 PPP", "0212"},
+    [PP_BODY_ADD_BIAS] = {"aawa", "Tc Tc c1 Tc", "RRRR 00R0", "0313"},
+    [PP_BODY_OWN_HEAD] = {"aa", "Ta Te", "R1", ""},
+    [PP_BODY_OWN_HEAD_DX] = {"aa", "Te Ta", "1P", ""},
     [PP_BODY_COPY] = {"aa", "Tc Tc", "RR 00 11 PP", ""},
-    [PP_BODY_XENT] = {"aial", "Tc T1 Tc 21", "RRRR 1R1R", "02"},
+    [PP_BODY_XENT] = {"aial", "Tc T1 Tc 21", "RRRR", "02"},
+    [PP_BODY_XENT_STATS] = {"ais", "Tc T1 T3", "1R0", ""},
+    [PP_BODY_XENT_SHARD] = {"aisal", "Tc T1 G3 Tc 21", "1RR1R", "03"},
     [PP_BODY_SLEEP] = {"", "", "", ""},
     [PP_BODY_FILL] = {"a", "Tc", "R 0 1 P", ""},
-    [PP_BODY_ALLREDUCE] = {"aa", "Tc Tc", "PR", ""},
+    [PP_BODY_ALLREDUCE] = {"aa", "Tc Tc", "PR", "01"},
     [PP_BODY_ALLGATHER] = {"aa", "Ac Bc", "0R", ""},
     [PP_BODY_REDUCESCATTER] = {"aa", "Ac Bc", "P0", ""},
+    [PP_BODY_AWAIT] = {"a", "Tc", "R 0", ""},
 };
 
 bool pp_body_may_alias(enum pp_body_op op, unsigned input, unsigned output)
@@ -167,7 +175,7 @@ static bool dimension_check(const struct pp_body_check *check, unsigned operand,
 	const struct pp_reg *reg = operand_reg(check, operand);
 	uint32_t value = is_rows ? reg->rows : reg->columns;
 	struct binding literal = {(uint64_t)(letter - '0'), "the op"};
-	struct binding *binding = letter == '1' || letter == '2' ? &literal : &bound[(unsigned char)letter];
+	struct binding *binding = letter >= '1' && letter <= '9' ? &literal : &bound[(unsigned char)letter];
 	char name[32], shape[64];
 	if (!binding->source)
 		*binding = (struct binding){value, reg->name};
@@ -317,7 +325,8 @@ static bool aux_check(const struct pp_body_check *check, unsigned operand, bool 
 	return false;
 }
 
-static bool xent_check(const struct pp_body_check *check, const struct binding *bound)
+/* The columns of the logits, of all shards together, hold the vocabulary. */
+static bool vocab_check(const struct pp_body_check *check, const struct binding *bound)
 {
 	const struct pp_body_instr *instr = instr_of(check);
 	uint64_t columns = bound['c'].value;
@@ -328,11 +337,19 @@ static bool xent_check(const struct pp_body_check *check, const struct binding *
 		                 instr->imm[0], columns);
 		return false;
 	}
+	if (instr->imm[0] == check->program->train.vocab)
+		return true;
+	pp_body_complain(check, "vocab = %" PRIu64 ", but `train` says %" PRIu32, instr->imm[0],
+	                 check->program->train.vocab);
+	return false;
+}
+
+static bool xent_check(const struct pp_body_check *check, const struct binding *bound)
+{
+	const struct pp_body_instr *instr = instr_of(check);
 	const struct pp_train *train = &check->program->train;
-	if (instr->imm[0] != train->vocab) {
-		pp_body_complain(check, "vocab = %" PRIu64 ", but `train` says %" PRIu32, instr->imm[0], train->vocab);
+	if (!vocab_check(check, bound))
 		return false;
-	}
 	if (!below(check, "mean", instr->imm[1], 2))
 		return false;
 	if ((instr->imm[1] == 1) == (train->mean == PP_MB_MEAN))
@@ -340,6 +357,31 @@ static bool xent_check(const struct pp_body_check *check, const struct binding *
 	pp_body_complain(check, "mean = %" PRIu64 " %s, but `train` takes the %s: gradients would be scaled %s",
 	                 instr->imm[1], instr->imm[1] ? "divides by the tokens of the microbatch" : "sums over tokens",
 	                 pp_mean_name[train->mean], instr->imm[1] ? "twice" : "by the number of microbatches alone");
+	return false;
+}
+
+/* The stats of every member, each a row for each token. */
+static bool stats_check(const struct pp_body_check *check, const struct binding *bound)
+{
+	uint64_t rows = pp_times(bound['T'].value, check->program->tp);
+	if (bound['G'].value == rows)
+		return true;
+	pp_body_complain(check, "stats have %" PRIu64 " rows, expected tp * tokens = %" PRIu32 " * %" PRIu64,
+	                 bound['G'].value, check->program->tp, bound['T'].value);
+	return false;
+}
+
+/* Each head serves as many coordinates as any other. */
+static bool own_head_check(const struct pp_body_check *check, const struct binding *bound)
+{
+	uint64_t kv_heads = instr_of(check)->imm[0], all = bound['a'].value, own = bound['e'].value;
+	if (!divides(check, "kv_heads", kv_heads, "tp", check->program->tp) ||
+	    !divides(check, "kv_heads", kv_heads, "columns of all heads", all))
+		return false;
+	if (own == all / kv_heads)
+		return true;
+	pp_body_complain(check, "the own head has %" PRIu64 " columns, expected %" PRIu64 " / kv_heads %" PRIu64, own, all,
+	                 kv_heads);
 	return false;
 }
 
@@ -380,6 +422,13 @@ static bool immediates_check(const struct pp_body_check *check, const struct bin
 		return below(check, "kind", instr->imm[0], 2);
 	case PP_BODY_XENT:
 		return xent_check(check, bound);
+	case PP_BODY_XENT_STATS:
+		return vocab_check(check, bound) && aux_check(check, 1, true);
+	case PP_BODY_XENT_SHARD:
+		return xent_check(check, bound) && stats_check(check, bound);
+	case PP_BODY_OWN_HEAD:
+	case PP_BODY_OWN_HEAD_DX:
+		return own_head_check(check, bound);
 	case PP_BODY_ALLGATHER:
 		return shards_check(check, 0, 1);
 	case PP_BODY_REDUCESCATTER:
@@ -390,10 +439,12 @@ static bool immediates_check(const struct pp_body_check *check, const struct bin
 	case PP_BODY_SWIGLU:
 	case PP_BODY_SWIGLU_DX:
 	case PP_BODY_ADD:
+	case PP_BODY_ADD_BIAS:
 	case PP_BODY_COPY:
 	case PP_BODY_SLEEP:
 	case PP_BODY_FILL:
 	case PP_BODY_ALLREDUCE:
+	case PP_BODY_AWAIT:
 	case PP_BODY_OP_COUNT:
 		return true;
 	}
