@@ -23,12 +23,6 @@ struct tables {
 	uint32_t *maker[PP_VALUE_COUNT]; /* [stages * microbatches]: compute that makes the value */
 };
 
-struct pp_link pp_link_between(const struct pp_cluster *cluster, uint32_t a, uint32_t b)
-{
-	uint32_t gpus = cluster->gpus ? cluster->gpus : 1;
-	return a / gpus == b / gpus ? cluster->intra : cluster->inter;
-}
-
 /* The stage whose output has the shape of the value that `stage` makes: a gradient looks like the input. */
 static uint32_t shape_of(enum pp_value kind, uint32_t stage)
 {
@@ -93,7 +87,7 @@ static void build_channels(struct pp_lowering *lowering, struct tables *tables)
 		const struct crossing *at = &crossings[i];
 		struct pp_channel *channel = &program->channels[program->channel_count];
 		if (!program->channel_count || !same_channel(channel - 1, at)) {
-			struct pp_link link = pp_link_between(&lowering->spec->cluster, at->source, at->destination);
+			struct pp_link link = pp_link_between(lowering, PP_AXIS_PP, at->source, at->destination);
 			*channel = (struct pp_channel){.source = at->source,
 			                               .destination = at->destination,
 			                               .kind = at->kind,

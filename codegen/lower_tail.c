@@ -1,30 +1,16 @@
 /* R9: what stands before the first and after the last compute of a step.
  * requires: tables of tensors, uses (sorted by tensor, then use order) and static slots; `spec->train`.
  * ensures:  program->train with hyper-parameter rows, program->groups, and on every rank of a model that trains: `zero`
- * of losses and norms first; at the end sums of tied gradients on the rank and over ranks, losses, norm, clip, updates.
- * Each collective is followed by its wait and stands in the same order on all members, so streams stay subsequences of
- * one global order. */
-#include "lowering.h"
+ * of losses and norms first; at the end sums of tied gradients on the rank, reductions of gradients (lower_reduce.c),
+ * losses, norm, clip, updates and, where the optimizer is sharded, the gathering of weights. Collectives stand in the
+ * same order on all members, so streams stay subsequences of one global order. */
+#include "tail.h"
 
 #include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
-/* Slots of one rank that the tail needs. */
-struct rank_slots {
-	uint32_t losses, norms, scale;
-};
-
 enum { HYPER_DECAY, HYPER_PLAIN, HYPER_ROWS }; /* of spec->train.hypers */
-
-struct tail {
-	struct pp_lowering *lowering;
-	struct pp_program *program;
-	struct rank_slots *ranks;
-	uint32_t *use_base;    /* [tensors + 1]: uses of each tensor */
-	uint32_t (*moment)[2]; /* [uses]: optimizer state, given to the first use on a rank; PP_NULL: none */
-	uint32_t next_collective;
-};
 
 void pp_lower_start(struct pp_lowering *lowering)
 {
@@ -51,7 +37,7 @@ static void fill_train(struct pp_program *program, const struct pp_spec *spec)
 		memcpy(program->train.hypers, spec->train.hypers, spec->train.hyper_count * sizeof *spec->train.hypers);
 }
 
-static void fill_use_base(struct tail *tail)
+static void fill_use_base(struct pp_tail *tail)
 {
 	const struct pp_program *program = tail->program;
 	tail->use_base = PP_NEW_ARRAY(tail->lowering->scratch, uint32_t, (size_t)program->tensor_count + 1);
@@ -63,35 +49,28 @@ static void fill_use_base(struct tail *tail)
 		tail->use_base[tensor + 1] += tail->use_base[tensor];
 }
 
-static uint32_t rank_of(const struct tail *tail, uint32_t use)
-{
-	return tail->program->stages[tail->program->uses[use].stage].rank;
-}
-
-/* Is this the first use of its tensor on its rank? A tensor has as many uses as the model has layers that tie it: few.
- */
-static bool is_first_on_rank(const struct tail *tail, uint32_t use)
+bool pp_tail_first_on_rank(const struct pp_tail *tail, uint32_t use)
 {
 	for (uint32_t earlier = tail->use_base[tail->program->uses[use].tensor]; earlier < use; earlier++)
-		if (rank_of(tail, earlier) == rank_of(tail, use))
+		if (pp_tail_rank_of(tail, earlier) == pp_tail_rank_of(tail, use))
 			return false;
 	return true;
 }
 
-static void note_moment(const struct tail *tail, uint32_t rank, uint32_t slot)
+static void note_moment(const struct pp_tail *tail, uint32_t rank, uint32_t slot)
 {
 	uint32_t tensor = tail->program->rank[rank].slots[slot].tensor;
 	uint32_t use = tail->use_base[tensor];
-	while (rank_of(tail, use) != rank)
+	while (pp_tail_rank_of(tail, use) != rank)
 		use++;
 	assert(use < tail->use_base[tensor + 1]);
 	tail->moment[use][tail->moment[use][0] == PP_NULL ? 0 : 1] = slot;
 }
 
-static struct rank_slots find_slots(const struct tail *tail, uint32_t rank)
+static struct pp_tail_slots find_slots(const struct pp_tail *tail, uint32_t rank)
 {
 	const struct pp_rank *table = &tail->program->rank[rank];
-	struct rank_slots found = {.losses = PP_NULL, .norms = PP_NULL, .scale = PP_NULL};
+	struct pp_tail_slots found = {.losses = PP_NULL, .norms = PP_NULL, .scale = PP_NULL};
 	for (uint32_t slot = 0; slot < table->slot_count && pp_slot_is_static(table->slots[slot].class); slot++) {
 		uint8_t class = table->slots[slot].class;
 		if (class == PP_SLOT_LOSSES)
@@ -107,192 +86,136 @@ static struct rank_slots find_slots(const struct tail *tail, uint32_t rank)
 	return found;
 }
 
-/* ---- groups ---------------------------------------------------------------------------------- */
-
-static struct pp_group make_group(const struct tail *tail, const uint32_t *members, uint32_t count)
+/* Counting sort of the first uses on their ranks: by stage (and, as uses are, by tensor), then by rank. */
+static void fill_held(struct pp_tail *tail)
 {
-	struct pp_group group = {.axis = PP_AXIS_PP, .member_count = count};
-	group.members = PP_NEW_ARRAY(tail->program->arena, uint32_t, count);
-	memcpy(group.members, members, count * sizeof *members);
-	for (uint32_t i = 0; i < count; i++) { /* a ring is as fast as its slowest link */
-		struct pp_link link = pp_link_between(&tail->lowering->spec->cluster, members[i], members[(i + 1) % count]);
-		if (link.latency > group.latency)
-			group.latency = link.latency;
-		if (link.bandwidth && (!group.bandwidth || link.bandwidth < group.bandwidth))
-			group.bandwidth = link.bandwidth;
-	}
-	return group;
+	const struct pp_program *program = tail->program;
+	struct pp_arena *scratch = tail->lowering->scratch;
+	uint32_t *stage_base = PP_NEW_ARRAY(scratch, uint32_t, (size_t)program->stage_count + 1);
+	uint32_t *by_stage = PP_NEW_ARRAY(scratch, uint32_t, program->use_count), held = 0;
+	for (uint32_t use = 0; use < program->use_count; use++)
+		if (pp_tail_first_on_rank(tail, use)) {
+			stage_base[program->uses[use].stage + 1]++;
+			held++;
+		}
+	for (uint32_t s = 0; s < program->stage_count; s++)
+		stage_base[s + 1] += stage_base[s];
+	for (uint32_t use = 0; use < program->use_count; use++)
+		if (pp_tail_first_on_rank(tail, use))
+			by_stage[stage_base[program->uses[use].stage]++] = use;
+	tail->held = PP_NEW_ARRAY(scratch, struct pp_held, held);
+	tail->held_base = PP_NEW_ARRAY(scratch, uint32_t, (size_t)program->ranks + 1);
+	uint32_t *next = PP_NEW_ARRAY(scratch, uint32_t, (size_t)program->ranks + 1);
+	for (uint32_t i = 0; i < held; i++)
+		next[pp_tail_rank_of(tail, by_stage[i]) + 1]++;
+	for (uint32_t rank = 0; rank < program->ranks; rank++)
+		next[rank + 1] += next[rank];
+	memcpy(tail->held_base, next, ((size_t)program->ranks + 1) * sizeof *next);
+	for (uint32_t i = 0; i < held; i++)
+		tail->held[next[pp_tail_rank_of(tail, by_stage[i])]++] =
+		    (struct pp_held){.tensor = program->uses[by_stage[i]].tensor, .use = by_stage[i]};
 }
 
-/* The group of exactly these ranks, ascending; made if there is none. */
-static uint32_t group_of(struct tail *tail, const uint32_t *members, uint32_t count, size_t *capacity)
+static void fill_tables(struct pp_tail *tail)
 {
-	struct pp_program *program = tail->program;
-	for (uint32_t i = 0; i < program->group_count; i++)
-		if (program->groups[i].member_count == count &&
-		    !memcmp(program->groups[i].members, members, count * sizeof *members))
-			return i;
-	size_t groups = program->group_count;
-	*PP_PUSH(program->arena, &program->groups, &groups, capacity, struct pp_group) = make_group(tail, members, count);
-	program->group_count = (uint32_t)groups;
-	return program->group_count - 1;
+	const struct pp_program *program = tail->program;
+	struct pp_arena *scratch = tail->lowering->scratch;
+	fill_use_base(tail);
+	fill_held(tail);
+	tail->moment = pp_arena_alloc(scratch, program->use_count, sizeof *tail->moment);
+	memset(tail->moment, 0xff, program->use_count * sizeof *tail->moment);
+	tail->ranks = PP_NEW_ARRAY(scratch, struct pp_tail_slots, program->ranks);
+	for (uint32_t rank = 0; rank < program->ranks; rank++)
+		tail->ranks[rank] = find_slots(tail, rank);
 }
 
 /* ---- instructions ---------------------------------------------------------------------------- */
 
-static void emit(const struct tail *tail, uint32_t rank, struct pp_instr instr)
-{
-	pp_lowering_emit(tail->lowering, rank, &instr, PP_NULL);
-}
-
-static void emit_allreduce(const struct tail *tail, uint32_t rank, uint32_t group, enum pp_dtype dtype, uint32_t count,
-                           uint32_t slot)
-{
-	uint32_t id = tail->next_collective;
-	emit(tail, rank,
-	     (struct pp_instr){.op = PP_OP_COLL,
-	                       .sub = PP_ALLREDUCE,
-	                       .dtype = (uint8_t)dtype,
-	                       .count = count,
-	                       .a = {id, group, slot, slot}});
-	emit(tail, rank, (struct pp_instr){.op = PP_OP_WAITC, .a = {id}});
-}
-
 /* Uses of a tensor on one rank are summed into the first one's gradient, in use order. */
-static void add_uses(const struct tail *tail)
+static void add_uses(const struct pp_tail *tail)
 {
 	const struct pp_use *uses = tail->program->uses;
 	for (uint32_t tensor = 0; tensor < tail->program->tensor_count; tensor++)
 		for (uint32_t first = tail->use_base[tensor]; first < tail->use_base[tensor + 1]; first++) {
-			if (!is_first_on_rank(tail, first))
+			if (!pp_tail_first_on_rank(tail, first))
 				continue;
 			for (uint32_t use = first + 1; use < tail->use_base[tensor + 1]; use++)
-				if (rank_of(tail, use) == rank_of(tail, first))
-					emit(tail, rank_of(tail, first),
-					     (struct pp_instr){.op = PP_OP_ADD, .a = {uses[first].grad, uses[use].grad}});
+				if (pp_tail_rank_of(tail, use) == pp_tail_rank_of(tail, first))
+					pp_tail_emit(tail, pp_tail_rank_of(tail, first),
+					             (struct pp_instr){.op = PP_OP_ADD, .a = {uses[first].grad, uses[use].grad}});
 		}
 }
 
-static bool element_count(const struct tail *tail, uint32_t tensor, uint32_t *count, struct pp_diag *diag)
+/* The flag of instructions that act on the own shard where there are shards. */
+static uint8_t shard_flag(const struct pp_tail *tail)
 {
-	const struct pp_tensor *info = &tail->program->tensors[tensor];
-	uint64_t elements = (uint64_t)info->rows * info->columns;
-	*count = (uint32_t)elements;
-	if (elements <= UINT32_MAX)
-		return true;
-	struct pp_message *m =
-	    pp_error(diag, "E0618", PP_NO_SPAN, "tied tensor %s has %" PRIu64 " elements; a collective carries at most %u",
-	             info->name, elements, UINT32_MAX);
-	pp_help(m, "place the layers that share it on one rank");
-	return false;
+	return tail->shards ? PP_SHARD : 0;
 }
 
-/* Tensors used on several ranks: gradients are summed over those ranks. */
-static bool reduce_ties(struct tail *tail, size_t *group_capacity, struct pp_diag *diag)
-{
-	struct pp_program *program = tail->program;
-	uint32_t *members = PP_NEW_ARRAY(tail->lowering->scratch, uint32_t, program->ranks);
-	uint32_t *grads = PP_NEW_ARRAY(tail->lowering->scratch, uint32_t, program->ranks); /* by rank */
-	for (uint32_t tensor = 0; tensor < program->tensor_count; tensor++) {
-		uint32_t member_count = 0, count;
-		for (uint32_t use = tail->use_base[tensor]; use < tail->use_base[tensor + 1]; use++) {
-			if (!is_first_on_rank(tail, use))
-				continue;
-			uint32_t rank = rank_of(tail, use), at = member_count++;
-			grads[rank] = program->uses[use].grad;
-			for (; at && members[at - 1] > rank; at--)
-				members[at] = members[at - 1];
-			members[at] = rank;
-		}
-		if (member_count < 2)
-			continue;
-		if (!element_count(tail, tensor, &count, diag))
-			return false;
-		uint32_t group = group_of(tail, members, member_count, group_capacity);
-		for (uint32_t i = 0; i < member_count; i++)
-			emit_allreduce(tail, members[i], group, PP_F32, count, grads[members[i]]);
-		tail->next_collective++;
-	}
-	return true;
-}
-
-static void reduce_world(struct tail *tail, uint32_t world, uint32_t count, bool norms)
-{
-	if (tail->program->ranks == 1)
-		return;
-	for (uint32_t rank = 0; rank < tail->program->ranks; rank++)
-		emit_allreduce(tail, rank, world, PP_F64, count, norms ? tail->ranks[rank].norms : tail->ranks[rank].losses);
-	tail->next_collective++;
-}
-
-/* Each tensor counts once in the norm: on the rank of its first use. */
-static void square_norms(const struct tail *tail)
+/* Each tensor counts once in the norm: on the rank of its first use. Which tp coordinate counts is up to the device. */
+static void square_norms(const struct pp_tail *tail)
 {
 	for (uint32_t tensor = 0; tensor < tail->program->tensor_count; tensor++) {
 		uint32_t use = tail->use_base[tensor];
 		if (use == tail->use_base[tensor + 1])
 			continue;
-		uint32_t rank = rank_of(tail, use);
-		emit(tail, rank,
-		     (struct pp_instr){
-		         .op = PP_OP_SQNORM, .mb = tensor, .a = {tail->program->uses[use].grad, tail->ranks[rank].norms}});
+		uint32_t rank = pp_tail_rank_of(tail, use);
+		pp_tail_emit(tail, rank,
+		             (struct pp_instr){.op = PP_OP_SQNORM,
+		                               .flags = shard_flag(tail),
+		                               .mb = tensor,
+		                               .a = {tail->program->uses[use].grad, tail->ranks[rank].norms}});
 	}
 }
 
-static void clip(const struct tail *tail)
+static void clip(const struct pp_tail *tail)
 {
 	for (uint32_t rank = 0; rank < tail->program->ranks; rank++) {
-		const struct rank_slots *slots = &tail->ranks[rank];
-		emit(tail, rank,
-		     (struct pp_instr){.op = PP_OP_CLIP,
-		                       .sub = tail->program->train.mean,
-		                       .mb = HYPER_DECAY,
-		                       .a = {slots->losses, slots->norms, slots->scale}});
+		const struct pp_tail_slots *slots = &tail->ranks[rank];
+		pp_tail_emit(tail, rank,
+		             (struct pp_instr){.op = PP_OP_CLIP,
+		                               .sub = tail->program->train.mean,
+		                               .mb = HYPER_DECAY,
+		                               .a = {slots->losses, slots->norms, slots->scale}});
 	}
 }
 
-static void update(const struct tail *tail)
+static void update(const struct pp_tail *tail)
 {
 	const struct pp_program *program = tail->program;
 	for (uint32_t use = 0; use < program->use_count; use++) {
-		if (!is_first_on_rank(tail, use))
+		if (!pp_tail_first_on_rank(tail, use))
 			continue;
-		uint32_t tensor = program->uses[use].tensor, rank = rank_of(tail, use);
+		uint32_t tensor = program->uses[use].tensor, rank = pp_tail_rank_of(tail, use);
 		const uint32_t *moment = tail->moment[use];
-		emit(tail, rank,
-		     (struct pp_instr){.op = PP_OP_OPT,
-		                       .sub = program->train.optimizer,
-		                       .mb = program->tensors[tensor].decay ? HYPER_DECAY : HYPER_PLAIN,
-		                       .a = {program->uses[use].weight, program->uses[use].grad, moment[0], moment[1]}});
+		pp_tail_emit(
+		    tail, rank,
+		    (struct pp_instr){.op = PP_OP_OPT,
+		                      .sub = program->train.optimizer,
+		                      .flags = shard_flag(tail),
+		                      .mb = program->tensors[tensor].decay ? HYPER_DECAY : HYPER_PLAIN,
+		                      .a = {program->uses[use].weight, program->uses[use].grad, moment[0], moment[1]}});
 	}
 }
 
 bool pp_lower_tail(struct pp_lowering *lowering, struct pp_diag *diag)
 {
 	struct pp_program *program = lowering->program;
-	struct tail tail = {.lowering = lowering, .program = program};
+	struct pp_tail tail = {
+	    .lowering = lowering, .program = program, .diag = diag, .shards = program->zero && program->dp > 1};
 	fill_train(program, lowering->spec);
 	if (!program->tensor_count) /* nothing to train: no tail */
 		return true;
 	assert(program->train.hyper_count == HYPER_ROWS);
-	fill_use_base(&tail);
-	tail.moment = pp_arena_alloc(lowering->scratch, program->use_count, sizeof *tail.moment);
-	memset(tail.moment, 0xff, program->use_count * sizeof *tail.moment);
-	tail.ranks = PP_NEW_ARRAY(lowering->scratch, struct rank_slots, program->ranks);
-	uint32_t *all = PP_NEW_ARRAY(lowering->scratch, uint32_t, program->ranks);
-	for (uint32_t rank = 0; rank < program->ranks; rank++) {
-		tail.ranks[rank] = find_slots(&tail, rank);
-		all[rank] = rank;
-	}
-	size_t group_capacity = 0;
-	uint32_t world = program->ranks > 1 ? group_of(&tail, all, program->ranks, &group_capacity) : PP_NULL;
+	fill_tables(&tail);
+	pp_tail_groups(&tail);
 	add_uses(&tail);
-	if (!reduce_ties(&tail, &group_capacity, diag))
+	if (!pp_tail_reduce_grads(&tail))
 		return false;
-	reduce_world(&tail, world, 2 * program->microbatches, false);
+	pp_tail_reduce_losses(&tail);
 	square_norms(&tail);
-	reduce_world(&tail, world, program->tensor_count, true);
+	pp_tail_reduce_norms(&tail);
 	clip(&tail);
 	update(&tail);
-	return true;
+	return pp_tail_gather_weights(&tail);
 }

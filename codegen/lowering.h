@@ -38,8 +38,9 @@ struct pp_lowering {
 	uint64_t makespan; /* simulated end of the last compute */
 };
 
-/* The latency and bandwidth between two ranks. */
-struct pp_link pp_link_between(const struct pp_cluster *cluster, uint32_t a, uint32_t b);
+/* lower_link.c: the slowest link between coordinates `from` and `to` of an axis, and on the ring of a group. */
+struct pp_link pp_link_between(const struct pp_lowering *lowering, enum pp_axis axis, uint32_t from, uint32_t to);
+void pp_group_link(const struct pp_lowering *lowering, struct pp_group *group);
 
 /* Append to a rank's stream; `order` is the position in G of a post, else PP_NULL. */
 void pp_lowering_emit(struct pp_lowering *lowering, uint32_t rank, const struct pp_instr *instr, uint32_t order);

@@ -27,7 +27,7 @@ uint32_t pp_grid_extent(const struct pp_program *program, enum pp_axis axis)
 	return extent ? extent : 1;
 }
 
-static uint32_t *along(struct pp_coord *coord, enum pp_axis axis)
+uint32_t *pp_grid_along(struct pp_coord *coord, enum pp_axis axis)
 {
 	return axis == PP_AXIS_PP ? &coord->pp : axis == PP_AXIS_TP ? &coord->tp : &coord->dp;
 }
@@ -42,7 +42,7 @@ uint32_t pp_grid_rank(const struct pp_program *program, struct pp_coord coord)
 	uint32_t rank = 0;
 	for (unsigned i = PP_AXIS_COUNT; i-- > 0;) {
 		enum pp_axis axis = (enum pp_axis)pp_rank_order_axes[program->rank_order][i];
-		rank = rank * pp_grid_extent(program, axis) + *along(&coord, axis);
+		rank = rank * pp_grid_extent(program, axis) + *pp_grid_along(&coord, axis);
 	}
 	return rank;
 }
@@ -52,7 +52,7 @@ struct pp_coord pp_grid_coord(const struct pp_program *program, uint32_t world_r
 	struct pp_coord coord;
 	for (unsigned i = 0; i < PP_AXIS_COUNT; i++) {
 		enum pp_axis axis = (enum pp_axis)pp_rank_order_axes[program->rank_order][i];
-		*along(&coord, axis) = world_rank % pp_grid_extent(program, axis);
+		*pp_grid_along(&coord, axis) = world_rank % pp_grid_extent(program, axis);
 		world_rank /= pp_grid_extent(program, axis);
 	}
 	return coord;
@@ -85,16 +85,16 @@ uint32_t pp_grid_members(const struct pp_program *program, const struct pp_group
 }
 
 uint32_t pp_grid_member(const struct pp_program *program, const struct pp_group *group, struct pp_coord coord,
-                         uint32_t member)
+                        uint32_t member)
 {
-	*along(&coord, (enum pp_axis)group->axis) = group->axis == PP_AXIS_PP ? group->members[member] : member;
+	*pp_grid_along(&coord, (enum pp_axis)group->axis) = group->axis == PP_AXIS_PP ? group->members[member] : member;
 	return pp_grid_rank(program, coord);
 }
 
 uint32_t pp_grid_position(const struct pp_group *group, struct pp_coord coord)
 {
 	if (group->axis != PP_AXIS_PP)
-		return *along(&coord, (enum pp_axis)group->axis);
+		return *pp_grid_along(&coord, (enum pp_axis)group->axis);
 	for (uint32_t i = 0; i < group->member_count; i++)
 		if (group->members[i] == coord.pp)
 			return i;

@@ -34,6 +34,9 @@ uint32_t pp_grid_node(const struct pp_program *program, uint32_t world_rank);
 enum { PP_GRID_NAME = 64 };
 const char *pp_grid_name(const struct pp_program *program, uint32_t world_rank, char name[PP_GRID_NAME]);
 
+/* The coordinate along an axis. */
+uint32_t *pp_grid_along(struct pp_coord *coord, enum pp_axis axis);
+
 /* Size along an axis. */
 uint32_t pp_grid_extent(const struct pp_program *program, enum pp_axis axis);
 
@@ -42,7 +45,7 @@ uint32_t pp_grid_members(const struct pp_program *program, const struct pp_group
 
 /* World rank of a member of the group that `coord` belongs to. */
 uint32_t pp_grid_member(const struct pp_program *program, const struct pp_group *group, struct pp_coord coord,
-                         uint32_t member);
+                        uint32_t member);
 
 /* Position of a coordinate in its group, PP_NULL if it is no member. */
 uint32_t pp_grid_position(const struct pp_group *group, struct pp_coord coord);

@@ -267,7 +267,7 @@ struct pp_program {
 	struct pp_arena *arena;
 	uint32_t ranks; /* pipeline ranks (pp) */
 	uint32_t tp, dp, vpp;
-	uint32_t zero; /* 1: the optimizer's state is sharded over dp (semantics 10) */
+	uint32_t zero;      /* 1: the optimizer's state is sharded over dp (semantics 10) */
 	uint8_t rank_order; /* enum pp_rank_order */
 	uint32_t gpus;      /* devices per node, for the node of a world rank; 0: all on one */
 	uint32_t stage_count, microbatches;

@@ -157,6 +157,24 @@ static inline void draw_schedule(struct world *w, uint32_t ranks_max, uint32_t m
 	}
 }
 
+/* All forwards, then all backwards, in an order that any placement allows. */
+static inline void write_gpipe(struct world *w, uint32_t ranks, uint32_t stages, const uint32_t *place, uint32_t m)
+{
+	struct pp_schedule *schedule = &w->schedule;
+	*schedule = (struct pp_schedule){.name = "gpipe", .ranks = ranks, .stages = stages, .microbatches = m};
+	schedule->stage_rank = PP_NEW_ARRAY(w->arena, uint32_t, stages);
+	memcpy(schedule->stage_rank, place, stages * sizeof *place);
+	schedule->rows = PP_NEW_ARRAY(w->arena, struct pp_row, ranks);
+	size_t *capacity = PP_NEW_ARRAY(w->arena, size_t, ranks);
+	for (uint32_t pass = 0; pass < 2; pass++)
+		for (uint32_t i = 0; i < stages; i++)
+			for (uint32_t mb = 0; mb < m; mb++) {
+				uint32_t stage = pass ? stages - 1 - i : i, rank = place[stage];
+				push_action(w, &schedule->rows[rank], &capacity[rank],
+				            (struct pp_action){.stage = stage, .mb = mb, .kind = pass ? PP_B : PP_F});
+			}
+}
+
 /* Rows of warm-up forwards, then backward and forward in turn; stage s on rank s mod p, Megatron's order in groups of
  * p. */
 static inline void write_interleaved(struct world *w, uint32_t ranks, uint32_t chunks, uint32_t m)

@@ -92,24 +92,6 @@ static void count_messages(struct world *w, uint32_t remote, uint32_t local)
 		assert_int_not_equal(w->program.channels[c].source, w->program.channels[c].destination);
 }
 
-/* All forwards, then all backwards, in an order that any placement allows. */
-static void write_gpipe(struct world *w, uint32_t ranks, uint32_t stages, const uint32_t *place, uint32_t m)
-{
-	struct pp_schedule *schedule = &w->schedule;
-	*schedule = (struct pp_schedule){.name = "gpipe", .ranks = ranks, .stages = stages, .microbatches = m};
-	schedule->stage_rank = PP_NEW_ARRAY(w->arena, uint32_t, stages);
-	memcpy(schedule->stage_rank, place, stages * sizeof *place);
-	schedule->rows = PP_NEW_ARRAY(w->arena, struct pp_row, ranks);
-	size_t *capacity = PP_NEW_ARRAY(w->arena, size_t, ranks);
-	for (uint32_t pass = 0; pass < 2; pass++)
-		for (uint32_t i = 0; i < stages; i++)
-			for (uint32_t mb = 0; mb < m; mb++) {
-				uint32_t stage = pass ? stages - 1 - i : i, rank = place[stage];
-				push_action(w, &schedule->rows[rank], &capacity[rank],
-				            (struct pp_action){.stage = stage, .mb = mb, .kind = pass ? PP_B : PP_F});
-			}
-}
-
 /* Field case B07 (a), (b). */
 static void hand_over_on_one_rank_is_no_message(void **state)
 {
@@ -146,167 +128,6 @@ static void two_slots_suffice_for_short_transfers(void **state)
 			assert_int_equal(w.program.channels[c].depth, w.program.channels[c].messages > 1 ? 2 : 1);
 		end_world(&w);
 	}
-}
-
-/* ---- step tail ------------------------------------------------------------------------------- */
-
-static uint32_t give_slot(struct world *w, uint32_t rank, enum pp_slot_class class, uint32_t tensor)
-{
-	struct pp_rank *table = &w->program.rank[rank];
-	table->slots =
-	    pp_arena_grow(w->arena, table->slots, table->slot_count, (size_t)table->slot_count + 1, sizeof *table->slots);
-	table->slots[table->slot_count] = (struct pp_slot){.class = (uint8_t) class, .tensor = tensor, .bytes = 24};
-	return table->slot_count++;
-}
-
-/* Tensor of a use: a weight slot and moments for the first use on the rank, a grad slot for each. */
-static void give_uses(struct world *w, const struct pp_use *uses, uint32_t count)
-{
-	struct pp_program *program = &w->program;
-	program->uses = PP_NEW_ARRAY(w->arena, struct pp_use, count);
-	program->use_count = count;
-	for (uint32_t i = 0; i < count; i++) {
-		uint32_t rank = program->stages[uses[i].stage].rank;
-		program->uses[i] = uses[i];
-		program->uses[i].weight = PP_NULL;
-		for (uint32_t j = 0; j < i; j++)
-			if (uses[j].tensor == uses[i].tensor && program->stages[uses[j].stage].rank == rank)
-				program->uses[i].weight = program->uses[j].weight;
-		if (program->uses[i].weight == PP_NULL)
-			program->uses[i].weight = give_slot(w, rank, PP_SLOT_WEIGHT, uses[i].tensor);
-		program->uses[i].grad = give_slot(w, rank, PP_SLOT_GRAD, uses[i].tensor);
-	}
-	for (uint32_t rank = 0; rank < program->ranks; rank++)
-		for (uint32_t tensor = 0; tensor < program->tensor_count; tensor++)
-			for (uint32_t i = 0; i < count; i++)
-				if (uses[i].tensor == tensor && program->stages[uses[i].stage].rank == rank) {
-					give_slot(w, rank, PP_SLOT_MOMENT, tensor);
-					give_slot(w, rank, PP_SLOT_MOMENT, tensor);
-					break;
-				}
-	for (uint32_t rank = 0; rank < program->ranks; rank++) {
-		give_slot(w, rank, PP_SLOT_LOSSES, PP_NULL);
-		give_slot(w, rank, PP_SLOT_NORMS, PP_NULL);
-		give_slot(w, rank, PP_SLOT_SCALE, PP_NULL);
-	}
-}
-
-/* The instructions of a rank that are neither compute nor point-to-point: slots by class. */
-static void assert_tail(struct world *w, uint32_t rank, const char *expected)
-{
-	char *text = NULL;
-	size_t length = 0;
-	FILE *out = open_memstream(&text, &length);
-	const struct pp_stream *stream = &w->program.programs[0].streams[rank];
-	for (uint32_t i = 0; i < stream->count; i++) {
-		const struct pp_instr *x = &stream->items[i];
-		if (x->op < PP_OP_COLL)
-			continue;
-		fprintf(out, "%s", pp_op_table[x->op].mnemonic);
-		for (const char *at = pp_op_table[x->op].signature; *at; at++) {
-			if (*at == 'K' || *at == 'G')
-				fprintf(out, " %c%u", *at == 'K' ? 'k' : 'g', x->a[*at == 'G']);
-			else if (*at == 'n' || *at == 'h')
-				fprintf(out, " %c%u", *at == 'n' ? 't' : 'h', x->mb);
-			else if (*at == 't')
-				fprintf(out, " %s*%u", pp_dtype_name[x->dtype], x->count);
-			else if (isdigit((unsigned char)*at))
-				fprintf(out, " %s.%u", pp_slot_class_name[w->program.rank[rank].slots[x->a[*at - '1']].class],
-				        x->a[*at - '1']);
-		}
-		fputc('\n', out);
-	}
-	fclose(out);
-	assert_string_equal(text, expected);
-	free(text);
-}
-
-static void train_with(struct world *w, const struct pp_use *uses, uint32_t count)
-{
-	static const struct pp_tensor tensors[] = {
-	    {.name = "emb.tok", .rows = 8, .columns = 4, .dims = 2, .decay = true},
-	    {.name = "norm.gamma", .rows = 4, .columns = 1, .dims = 1},
-	};
-	w->program.tensors = PP_NEW_ARRAY(w->arena, struct pp_tensor, 2);
-	memcpy(w->program.tensors, tensors, sizeof tensors);
-	w->program.tensor_count = 2;
-	give_uses(w, uses, count);
-	w->spec.train.hypers = PP_NEW_ARRAY(w->arena, struct pp_hyper, 2);
-	w->spec.train.hypers[0] = (struct pp_hyper){.weight_decay = 0.1, .clip = 1};
-	w->spec.train.hypers[1] = (struct pp_hyper){.clip = 1};
-	w->spec.train.hyper_count = 2;
-	lower(w);
-	assert_int_equal(w->program.train.hyper_count, 2);
-	assert_true(w->program.train.hypers[0].weight_decay > 0.09 && w->program.train.hypers[1].weight_decay < 0.01);
-	assert_int_equal(errors_in(w), 0);
-}
-
-/* Three ranks; the embedding's weights are used by stages 0 and 2, and twice on rank 0. */
-static void tail_of_a_tied_model(void **state)
-{
-	(void)state;
-	struct world w = make_world(0);
-	write_gpipe(&w, 3, 4, (const uint32_t[]){0, 1, 2, 0}, 1);
-	make_program(&w, 100, 100, 100, 10);
-	static const struct pp_use uses[] = {
-	    {.tensor = 0, .stage = 0}, {.tensor = 0, .stage = 2}, {.tensor = 0, .stage = 3}, {.tensor = 1, .stage = 1}};
-	train_with(&w, uses, 4);
-	assert_tail(&w, 0,
-	            "zero losses.5\nzero norms.6\nadd grad.1 grad.2\ncoll k0 g1 grad.1 grad.1 f32*32\nwaitc k0\n"
-	            "coll k1 g0 losses.5 losses.5 f64*2\nwaitc k1\nsqnorm t0 grad.1 norms.6\ncoll k2 g0 norms.6 norms.6 "
-	            "f64*2\nwaitc k2\n"
-	            "clip h0 losses.5 norms.6 scale.7\nopt h0 weight.0 grad.1 moment.3 moment.4\n");
-	assert_tail(&w, 1,
-	            "zero losses.4\nzero norms.5\ncoll k1 g0 losses.4 losses.4 f64*2\nwaitc k1\nsqnorm t1 grad.1 norms.5\n"
-	            "coll k2 g0 norms.5 norms.5 f64*2\nwaitc k2\nclip h0 losses.4 norms.5 scale.6\nopt h1 weight.0 grad.1 "
-	            "moment.2 moment.3\n");
-	assert_tail(&w, 2,
-	            "zero losses.4\nzero norms.5\ncoll k0 g1 grad.1 grad.1 f32*32\nwaitc k0\ncoll k1 g0 losses.4 losses.4 "
-	            "f64*2\nwaitc k1\n"
-	            "coll k2 g0 norms.5 norms.5 f64*2\nwaitc k2\nclip h0 losses.4 norms.5 scale.6\nopt h0 weight.0 grad.1 "
-	            "moment.2 moment.3\n");
-	assert_int_equal(w.program.group_count, 2);
-	assert_int_equal(w.program.groups[1].member_count, 2);
-	assert_int_equal(w.program.groups[1].members[1], 2);
-	end_world(&w);
-}
-
-static void tied_tensors_have_a_limit(void **state)
-{
-	(void)state;
-	struct world w = make_world(0);
-	write_gpipe(&w, 2, 2, (const uint32_t[]){0, 1}, 1);
-	make_program(&w, 100, 100, 100, 10);
-	static const struct pp_use uses[] = {{.tensor = 0, .stage = 0}, {.tensor = 0, .stage = 1}};
-	w.program.tensors = PP_NEW(w.arena, struct pp_tensor);
-	w.program.tensors[0] = (struct pp_tensor){.name = "emb.tok", .rows = 1u << 20, .columns = 1u << 12, .dims = 2};
-	w.program.tensor_count = 1;
-	give_uses(&w, uses, 2);
-	w.spec.train.hypers = PP_NEW_ARRAY(w.arena, struct pp_hyper, 2);
-	w.spec.train.hyper_count = 2;
-	assert_false(pp_lower(&w.program, &w.spec, &w.schedule, w.diag));
-	assert_string_equal(diagnostics(&w),
-	                    "error[E0618]: tied tensor emb.tok has 4294967296 elements; a collective carries at most "
-	                    "4294967295\n   = help: place the layers that share it on one rank\n");
-	end_world(&w);
-}
-
-static void one_rank_has_no_collectives(void **state)
-{
-	(void)state;
-	struct world w = make_world(0);
-	write_gpipe(&w, 1, 2, (const uint32_t[]){0, 0}, 3);
-	make_program(&w, 100, 100, 100, 10);
-	static const struct pp_use uses[] = {
-	    {.tensor = 0, .stage = 0}, {.tensor = 0, .stage = 1}, {.tensor = 1, .stage = 1}};
-	train_with(&w, uses, 3);
-	assert_tail(
-	    &w, 0,
-	    "zero losses.9\nzero norms.10\nadd grad.1 grad.2\nsqnorm t0 grad.1 norms.10\nsqnorm t1 grad.4 norms.10\n"
-	    "clip h0 losses.9 norms.10 scale.11\nopt h0 weight.0 grad.1 moment.5 moment.6\nopt h1 weight.3 grad.4 moment.7 "
-	    "moment.8\n");
-	assert_int_equal(w.program.group_count, 0);
-	end_world(&w);
 }
 
 /* ---- times ----------------------------------------------------------------------------------- */
@@ -410,9 +231,6 @@ int main(void)
 	    cmocka_unit_test(one_forward_one_backward_on_two_ranks),
 	    cmocka_unit_test(hand_over_on_one_rank_is_no_message),
 	    cmocka_unit_test(two_slots_suffice_for_short_transfers),
-	    cmocka_unit_test(tail_of_a_tied_model),
-	    cmocka_unit_test(one_rank_has_no_collectives),
-	    cmocka_unit_test(tied_tensors_have_a_limit),
 	    cmocka_unit_test(streams_take_the_ideal_time),
 	    cmocka_unit_test(random_schedules_lower_to_sound_streams),
 	};

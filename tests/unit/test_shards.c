@@ -12,7 +12,7 @@
 static uint64_t content(const struct pp_program *program, enum pp_slot_class class)
 {
 	uint64_t bytes;
-	struct pp_slot slot = {.class = (uint8_t)class, .tensor = 0};
+	struct pp_slot slot = {.class = (uint8_t) class, .tensor = 0};
 	assert_true(pp_slot_content_bytes(program, &slot, &bytes));
 	return bytes;
 }
