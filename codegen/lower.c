@@ -41,6 +41,8 @@
  * O(n log(ranks + receive slots)) in the number of instructions. */
 #include "lowering.h"
 
+#include "ir/operands.h"
+
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -172,10 +174,14 @@ static void emit_load(const struct order *order, const struct pp_compute *comput
 
 static struct pp_instr compute_instr(const struct pp_compute *compute)
 {
-	struct pp_instr instr = {.flags = compute->flags, .stage = compute->stage, .mb = compute->mb};
+	static const uint8_t ops[PP_ACTION_KINDS] = {
+	    [PP_F] = PP_OP_FWD, [PP_B] = PP_OP_BWD, [PP_I] = PP_OP_BWDI, [PP_W] = PP_OP_BWDW};
+	struct pp_instr instr = pp_instr_blank((enum pp_op)ops[compute->kind]);
+	instr.flags = compute->flags;
+	instr.stage = compute->stage;
+	instr.mb = compute->mb;
 	switch ((enum pp_action_kind)compute->kind) {
 	case PP_F:
-		instr.op = PP_OP_FWD;
 		instr.a[0] = compute->in;
 		instr.a[1] = compute->aux;
 		instr.a[2] = compute->out;
@@ -183,14 +189,12 @@ static struct pp_instr compute_instr(const struct pp_compute *compute)
 		return instr;
 	case PP_B:
 	case PP_I:
-		instr.op = compute->kind == PP_B ? PP_OP_BWD : PP_OP_BWDI;
 		instr.a[0] = compute->aux;
 		instr.a[1] = compute->stash;
 		instr.a[2] = compute->in;
 		instr.a[3] = compute->out;
 		return instr;
 	case PP_W:
-		instr.op = PP_OP_BWDW;
 		instr.a[0] = compute->aux;
 		instr.a[1] = compute->stash;
 		return instr;

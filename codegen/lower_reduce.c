@@ -163,8 +163,7 @@ static bool reduce_ties(struct pp_tail *tail)
 		uint32_t count = find_owners(tail, tensor, members, grads);
 		if (count < 2)
 			continue;
-		uint64_t elements =
-		    tail->shards ? pp_shard_elements(program, tensor) : pp_local_elements(program, tensor);
+		uint64_t elements = tail->shards ? pp_shard_elements(program, tensor) : pp_local_elements(program, tensor);
 		if (!countable(tail, tensor, elements, "tied ", "place the layers that share it on one rank"))
 			return false;
 		struct pp_instr shape = {.flags = tail->shards ? PP_SHARD : 0,
@@ -216,8 +215,7 @@ void pp_tail_reduce_norms(struct pp_tail *tail)
 
 bool pp_tail_gather_weights(struct pp_tail *tail)
 {
-	struct sweep gather = {.kind = PP_ALLGATHER,
-	                       .group = tail->shards ? tail->axis_group[PP_AXIS_DP] : PP_NULL,
-	                       .weights = true};
+	struct sweep gather = {
+	    .kind = PP_ALLGATHER, .group = tail->shards ? tail->axis_group[PP_AXIS_DP] : PP_NULL, .weights = true};
 	return run_sweep(tail, &gather);
 }

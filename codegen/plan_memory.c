@@ -8,6 +8,8 @@
 
 #include "plan.h"
 
+#include "ir/lifetime.h"
+
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -101,12 +103,7 @@ static void use_operands(const struct plan *plan, struct rank_plan *rank, const 
 {
 	for (uint32_t i = 0, mask = plan->slot_operands[instr->op]; mask; i++, mask /= 2)
 		if (mask % 2)
-			use_slot(rank, instr->a[i], position);
-}
-
-static bool is_compute(const struct pp_instr *instr)
-{
-	return instr->op == PP_OP_FWD || instr->op == PP_OP_BWD || instr->op == PP_OP_BWDI || instr->op == PP_OP_BWDW;
+			use_slot(rank, pp_instr_slot(instr, i), position);
 }
 
 static void find_lifetimes(const struct plan *plan, struct rank_plan *rank)
@@ -121,7 +118,7 @@ static void find_lifetimes(const struct plan *plan, struct rank_plan *rank)
 		for (uint32_t i = 0; i < stream->count; i++, rank->horizon++) {
 			const struct pp_instr *instr = &stream->items[i];
 			use_operands(plan, rank, instr, rank->horizon);
-			if (is_compute(instr)) {
+			if (pp_is_compute(instr)) {
 				if (partner)
 					use_operands(plan, rank, partner, rank->horizon);
 				partner = instr->flags & PP_PAIR ? instr : NULL;
@@ -232,8 +229,8 @@ static void renumber(const struct plan *plan, const struct pp_stream *stream, co
 	for (uint32_t i = 0; i < stream->count; i++) {
 		struct pp_instr *instr = &stream->items[i];
 		for (uint32_t operand = 0, mask = plan->slot_operands[instr->op]; mask; operand++, mask /= 2)
-			if (mask % 2 && instr->a[operand] != PP_NULL)
-				instr->a[operand] = number[instr->a[operand]];
+			if (mask % 2 && pp_instr_slot(instr, operand) != PP_NULL)
+				*(operand < 4 ? &instr->a[operand] : &instr->extra) = number[pp_instr_slot(instr, operand)];
 	}
 }
 
@@ -349,7 +346,7 @@ static void find_slot_operands(struct plan *plan)
 {
 	for (uint32_t op = 0; op < PP_OP_COUNT; op++)
 		for (const char *at = pp_op_table[op].signature; *at; at++)
-			if (*at >= '1' && *at <= '4')
+			if (*at >= '1' && *at <= '5')
 				plan->slot_operands[op] |= (uint8_t)(1u << (*at - '1'));
 }
 

@@ -133,10 +133,14 @@ static uint32_t written_slots(const struct pp_instr *instr, uint32_t slots[2])
 		slots[0] = instr->a[2];
 		slots[1] = instr->a[3];
 		return 2;
-	case PP_OP_BWD:
-	case PP_OP_BWDI:
-		slots[0] = instr->a[3];
+	case PP_OP_REMAT:
+		slots[0] = instr->extra;
 		return 1;
+	case PP_OP_BWD:
+	case PP_OP_BWDI: /* of extra I is the first writer where nothing was recomputed */
+		slots[0] = instr->a[3];
+		slots[1] = instr->extra;
+		return 2;
 	case PP_OP_RECV:
 		slots[0] = instr->a[2];
 		return 1;

@@ -74,9 +74,13 @@ static void mark_call(struct pp_canary *canary, const struct pp_instr *instr, en
 		slots[PP_BASE_AUX] = instr->a[1];
 		slots[PP_BASE_OUT] = instr->a[2];
 		slots[PP_BASE_STASH] = instr->a[3];
+	} else if (phase == PP_PHASE_R) {
+		slots[PP_BASE_STASH] = instr->a[0];
+		slots[PP_BASE_EXTRA] = instr->extra;
 	} else {
 		slots[PP_BASE_AUX] = instr->a[0];
 		slots[PP_BASE_STASH] = instr->a[1];
+		slots[PP_BASE_EXTRA] = instr->extra;
 		slots[PP_BASE_DOUT] = phase == PP_PHASE_W ? PP_NULL : instr->a[2];
 		slots[PP_BASE_DIN] = phase == PP_PHASE_W ? PP_NULL : instr->a[3];
 	}
@@ -105,6 +109,9 @@ static void mark_stream(struct pp_canary *canary, const struct pp_stream *stream
 			break;
 		case PP_OP_FWD:
 			mark_call(canary, instr, PP_PHASE_F, work);
+			break;
+		case PP_OP_REMAT:
+			mark_call(canary, instr, PP_PHASE_R, work);
 			break;
 		case PP_OP_BWD:
 			mark_call(canary, instr, PP_PHASE_B, work);

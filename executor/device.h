@@ -18,7 +18,7 @@ struct pp_call {
 	const struct pp_body *body;
 	uint32_t mb; /* selects the entry in the losses slot */
 	bool first;  /* write gradients instead of adding */
-	uint32_t in, aux, out, stash, dout, din;
+	uint32_t in, aux, out, stash, extra, dout, din;
 };
 
 /* How a body's collectives and polls reach the transport. */

@@ -58,6 +58,7 @@ static bool cpu_call(struct pp_device *device, const struct pp_call *call, const
 	bound.base[PP_BASE_AUX] = slot_at(device, call->aux);
 	bound.base[PP_BASE_OUT] = slot_at(device, call->out);
 	bound.base[PP_BASE_STASH] = slot_at(device, call->stash);
+	bound.base[PP_BASE_EXTRA] = slot_at(device, call->extra);
 	bound.base[PP_BASE_DOUT] = slot_at(device, call->dout);
 	bound.base[PP_BASE_DIN] = slot_at(device, call->din);
 	bound.base[PP_BASE_WORK] = slot_at(device, device->work);

@@ -141,6 +141,7 @@ static bool run_FWD(struct pp_interp *interp, const struct pp_instr *instr)
 	                           .aux = instr->a[1],
 	                           .out = instr->a[2],
 	                           .stash = instr->a[3],
+	                           .extra = PP_NULL,
 	                           .dout = PP_NULL,
 	                           .din = PP_NULL};
 	return call(interp, instr, PP_PHASE_F, &operands);
@@ -152,6 +153,7 @@ static bool call_backward(struct pp_interp *interp, const struct pp_instr *instr
 	                           .aux = instr->a[0],
 	                           .out = PP_NULL,
 	                           .stash = instr->a[1],
+	                           .extra = instr->extra,
 	                           .dout = instr->a[2],
 	                           .din = instr->a[3]};
 	return call(interp, instr, phase, &operands);
@@ -169,9 +171,26 @@ static bool run_BWDI(struct pp_interp *interp, const struct pp_instr *instr)
 
 static bool run_BWDW(struct pp_interp *interp, const struct pp_instr *instr)
 {
-	struct pp_call operands = {
-	    .in = PP_NULL, .aux = instr->a[0], .out = PP_NULL, .stash = instr->a[1], .dout = PP_NULL, .din = PP_NULL};
+	struct pp_call operands = {.in = PP_NULL,
+	                           .aux = instr->a[0],
+	                           .out = PP_NULL,
+	                           .stash = instr->a[1],
+	                           .extra = instr->extra,
+	                           .dout = PP_NULL,
+	                           .din = PP_NULL};
 	return call(interp, instr, PP_PHASE_W, &operands);
+}
+
+static bool run_REMAT(struct pp_interp *interp, const struct pp_instr *instr)
+{
+	struct pp_call operands = {.in = PP_NULL,
+	                           .aux = PP_NULL,
+	                           .out = PP_NULL,
+	                           .stash = instr->a[0],
+	                           .extra = instr->extra,
+	                           .dout = PP_NULL,
+	                           .din = PP_NULL};
+	return call(interp, instr, PP_PHASE_R, &operands);
 }
 
 static bool run_LOAD(struct pp_interp *interp, const struct pp_instr *instr)

@@ -38,7 +38,7 @@ struct pp_interp {
 	uint32_t scale; /* slot, PP_NULL: none */
 	/* Results of the last step. */
 	uint64_t began, ended;     /* pp_clock() */
-	uint64_t computed;         /* ns in fwd, bwd, bwdi, bwdw */
+	uint64_t computed;         /* ns in fwd, remat, bwd, bwdi, bwdw */
 	uint64_t last_compute_end; /* pp_clock(); `began` if nothing was computed */
 	struct pp_status *status;  /* of the running step */
 	bool lost;                 /* a planted `exit` has been reached: vanish without a word */

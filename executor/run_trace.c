@@ -2,6 +2,8 @@
  * that took it. Requires: the streams that were run. */
 #include "run_trace.h"
 
+#include "ir/lifetime.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -19,6 +21,7 @@ static enum pp_trace_track track_of(const struct pp_program *program, uint32_t r
 		return PP_TRACE_COLLECTIVE;
 	case PP_OP_LOAD:
 	case PP_OP_FWD:
+	case PP_OP_REMAT:
 	case PP_OP_BWD:
 	case PP_OP_BWDI:
 	case PP_OP_BWDW:
@@ -34,20 +37,16 @@ static enum pp_trace_track track_of(const struct pp_program *program, uint32_t r
 	return PP_TRACE_COMPUTE;
 }
 
-/* F B I W for calls of bodies, else the mnemonic. */
+/* F B I W R for calls of bodies, else the mnemonic. */
 static const char *category_of(const struct pp_instr *instr)
 {
-	static const uint8_t calls[] = {PP_OP_FWD, PP_OP_BWD, PP_OP_BWDI, PP_OP_BWDW};
-	for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++)
-		if (instr->op == calls[phase])
-			return pp_phase_name[phase];
-	return pp_op_table[instr->op].mnemonic;
+	return pp_is_compute(instr) ? pp_phase_name[pp_phase_of(instr)] : pp_op_table[instr->op].mnemonic;
 }
 
 static void name_slice(const struct pp_instr *instr, const char *category, char *name, size_t size,
                        struct pp_trace_slice *slice)
 {
-	bool call = instr->op == PP_OP_FWD || instr->op == PP_OP_BWD || instr->op == PP_OP_BWDI || instr->op == PP_OP_BWDW;
+	bool call = pp_is_compute(instr);
 	bool p2p = instr->op == PP_OP_SEND || instr->op == PP_OP_RECV;
 	slice->stage = slice->mb = PP_NULL;
 	if (call || p2p || instr->op == PP_OP_LOAD) {

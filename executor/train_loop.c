@@ -11,6 +11,8 @@
 #include "run_agree.h"
 #include "run_report.h"
 
+#include "ir/lifetime.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -63,17 +65,15 @@ static uint32_t find_slot(const struct pp_rank *rank, enum pp_slot_class class)
 	return PP_NULL;
 }
 
+/* The model's own operations: what is recomputed does not count. */
 static double step_flops(const struct pp_program *program, const struct pp_named_program *named)
 {
-	static const uint8_t calls[PP_PHASE_COUNT] = {
-	    [PP_PHASE_F] = PP_OP_FWD, [PP_PHASE_B] = PP_OP_BWD, [PP_PHASE_I] = PP_OP_BWDI, [PP_PHASE_W] = PP_OP_BWDW};
 	double flops = 0;
 	for (uint32_t rank = 0; rank < program->ranks; rank++)
 		for (uint32_t i = 0; i < named->streams[rank].count; i++) {
 			const struct pp_instr *instr = &named->streams[rank].items[i];
-			for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++)
-				if (instr->op == calls[phase])
-					flops += (double)program->stages[instr->stage].flops[phase];
+			if (pp_is_compute(instr) && instr->op != PP_OP_REMAT)
+				flops += (double)program->stages[instr->stage].flops[pp_phase_of(instr)];
 		}
 	return flops;
 }

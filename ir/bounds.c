@@ -6,7 +6,7 @@
  *     then its last compute is a B, whose gradient still travels down];
  *   - for a rank with lowest stage s: head(s) + its busy time without W + tail(s) + last: all its F come
  *     before its last input gradient, which still travels down;
- *   - for a stage s: head(s) + m (F + B or I) + tail(s) + last.
+ *   - for a stage s: head(s) + m (F + B or I, + R where it recomputes) + tail(s) + last.
  * A forward-only program: the same with the forward chain of the stages after the highest one. With pairs that may
  * overlap, the chains are scaled by pair_permille. Saturating arithmetic. O(instructions). */
 #include "capped.h"
@@ -16,11 +16,11 @@
 #include <stdlib.h>
 
 struct stage_bound {
-	/* Ticks of F; of B or I, whichever is shorter in this program; of W if always split. */
-	uint64_t forward, backward, weight;
+	/* Ticks of F; of B or I, whichever is shorter in this program; of W if always split; of R if it recomputes. */
+	uint64_t forward, backward, weight, recompute;
 	uint64_t head, tail, rest; /* rest: forward chain after the stage */
 	uint64_t act, grad;        /* hop to the next stage, and of the gradient back from it */
-	bool fused, split;
+	bool fused, split, recomputes;
 };
 
 struct rank_bound {
@@ -49,6 +49,7 @@ static void read_streams(struct bounds *b, const struct pp_named_program *named)
 			b->pairs |= instr->flags & PP_PAIR;
 			stage->fused |= instr->op == PP_OP_BWD;
 			stage->split |= instr->op == PP_OP_BWDI;
+			stage->recomputes |= instr->op == PP_OP_REMAT;
 			if (instr->op == PP_OP_BWDW)
 				b->rank[r].weights = pp_plus(b->rank[r].weights, b->program->stages[instr->stage].ticks[PP_PHASE_W]);
 		}
@@ -113,6 +114,7 @@ static void price_stages(struct bounds *b)
 		                            : stage->fused               ? ticks[PP_PHASE_B]
 		                            : stage->split               ? ticks[PP_PHASE_I]
 		                                                         : 0);
+		stage->recompute = stage->recomputes ? scaled(b, ticks[PP_PHASE_R]) : 0;
 		stage->weight = stage->split && !stage->fused ? scaled(b, ticks[PP_PHASE_W]) : 0;
 		struct rank_bound *rank = &b->rank[program->stages[s].rank];
 		if (rank->low == PP_NULL)
@@ -146,7 +148,8 @@ static uint64_t rank_limit(const struct bounds *b, uint32_t r, uint64_t busy)
 static uint64_t stage_limit(const struct bounds *b, uint32_t s)
 {
 	const struct stage_bound *stage = &b->stage[s];
-	uint64_t work = pp_times(b->program->microbatches, pp_plus(stage->forward, stage->backward));
+	uint64_t work =
+	    pp_times(b->program->microbatches, pp_plus(pp_plus(stage->forward, stage->recompute), stage->backward));
 	if (!b->backwards)
 		return pp_plus(pp_plus(stage->head, work), stage->rest);
 	return pp_plus(pp_plus(stage->head, work), pp_plus(stage->tail, b->stage[0].weight));

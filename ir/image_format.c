@@ -32,7 +32,7 @@ uint32_t pp_field_size(const struct pp_field *field)
 		return field->third ? 10 : 9;
 	case PP_FIELD_PLACE:
 		return 9;
-	case PP_FIELD_FOUR:
+	case PP_FIELD_PHASES:
 		return 8 * PP_PHASE_COUNT;
 	}
 	return 0;

@@ -157,7 +157,7 @@ static void load_field(struct loader *loader, const struct pp_field *field, void
 		*pp_member_u64(record, field->offset) = pp_load64(at);
 		*pp_member_flag(record, field->second) = at[8] != 0;
 		break;
-	case PP_FIELD_FOUR:
+	case PP_FIELD_PHASES:
 		for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++)
 			pp_member_u64(record, field->offset)[phase] = pp_load64(at + 8 * phase);
 		break;

@@ -122,7 +122,7 @@ static void put_field(struct image *image, const struct pp_field *field, const v
 		put64(image, *pp_member_flag(record, field->second) ? *pp_member_u64(record, field->offset) : 0);
 		put8(image, *pp_member_flag(record, field->second));
 		break;
-	case PP_FIELD_FOUR:
+	case PP_FIELD_PHASES:
 		for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++)
 			put64(image, pp_member_u64(record, field->offset)[phase]);
 		break;

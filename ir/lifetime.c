@@ -3,7 +3,9 @@
 
 static uint32_t aux_operand(const struct pp_instr *instr)
 {
-	return instr->op == PP_OP_FWD ? instr->a[1] : pp_is_compute(instr) ? instr->a[0] : PP_NULL;
+	if (instr->op == PP_OP_FWD)
+		return instr->a[1];
+	return pp_is_compute(instr) && instr->op != PP_OP_REMAT ? instr->a[0] : PP_NULL;
 }
 
 uint64_t *pp_last_aux_readers(struct pp_arena *arena, const struct pp_stream *stream, uint32_t slot_count)

@@ -21,10 +21,11 @@ static inline bool pp_is_compute(const struct pp_instr *instr)
 /* The phase of a compute op. */
 static inline enum pp_phase pp_phase_of(const struct pp_instr *instr)
 {
-	return instr->op == PP_OP_FWD    ? PP_PHASE_F
-	       : instr->op == PP_OP_BWD  ? PP_PHASE_B
-	       : instr->op == PP_OP_BWDI ? PP_PHASE_I
-	                                 : PP_PHASE_W;
+	return instr->op == PP_OP_FWD     ? PP_PHASE_F
+	       : instr->op == PP_OP_BWD   ? PP_PHASE_B
+	       : instr->op == PP_OP_BWDI  ? PP_PHASE_I
+	       : instr->op == PP_OP_REMAT ? PP_PHASE_R
+	                                  : PP_PHASE_W;
 }
 
 #endif

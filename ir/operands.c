@@ -1,6 +1,9 @@
 /* Operands of stream instructions. */
 #include "operands.h"
 
+_Static_assert(offsetof(struct pp_instr, extra) == offsetof(struct pp_instr, a) + 4 * sizeof(uint32_t),
+               "extra is the fifth slot operand");
+
 static const char slot_text[] = "a slot such as stash.7, or `-` for none";
 
 static const struct pp_operand operands[128] = {
@@ -48,6 +51,7 @@ static const struct pp_operand operands[128] = {
     ['2'] = {.kind = PP_OPERAND_SLOT, .offset = offsetof(struct pp_instr, a[1]), .what = slot_text},
     ['3'] = {.kind = PP_OPERAND_SLOT, .offset = offsetof(struct pp_instr, a[2]), .what = slot_text},
     ['4'] = {.kind = PP_OPERAND_SLOT, .offset = offsetof(struct pp_instr, a[3]), .what = slot_text},
+    ['5'] = {.kind = PP_OPERAND_SLOT, .offset = offsetof(struct pp_instr, extra), .what = slot_text, .trailing = true},
     ['t'] = {.kind = PP_OPERAND_PAYLOAD,
              .offset = offsetof(struct pp_instr, count),
              .what = "a payload such as f32*4096"},
@@ -85,6 +89,8 @@ const struct pp_operand *pp_operand_of(char letter)
 struct pp_instr pp_instr_blank(enum pp_op op)
 {
 	struct pp_instr instr = {.op = (uint8_t)op, .a = {PP_NULL, PP_NULL, PP_NULL, PP_NULL}};
+	if (pp_op_members(op) & PP_USES_EXTRA)
+		instr.extra = PP_NULL;
 	return instr;
 }
 
@@ -116,10 +122,10 @@ struct pp_instr pp_instr_canonical(const struct pp_instr *instr, uint32_t member
 		canonical.stage = 0;
 	if (!(members & PP_USES_MB))
 		canonical.mb = 0;
-	if (!(members & PP_USES_PAYLOAD)) {
+	if (!(members & PP_USES_PAYLOAD))
 		canonical.dtype = 0;
+	if (!(members & (PP_USES_PAYLOAD | PP_USES_EXTRA)))
 		canonical.count = 0;
-	}
 	for (unsigned i = 0; i < 4; i++)
 		if (!(members & (uint32_t)PP_USES_A0 << i))
 			canonical.a[i] = PP_NULL;

@@ -22,6 +22,7 @@ struct pp_operand {
 	const char *const *names;
 	uint32_t name_count;
 	const char *what; /* "a stage such as s3" */
+	bool trailing;    /* the last operand: not written where it is the null slot */
 };
 
 /* The operand of a signature letter. */
@@ -36,7 +37,8 @@ enum pp_instr_member {
 	PP_USES_STAGE = 2,
 	PP_USES_MB = 4,
 	PP_USES_PAYLOAD = 8,
-	PP_USES_A0 = 16 /* << i for a[i] */
+	PP_USES_A0 = 16, /* << i for a[i] */
+	PP_USES_EXTRA = PP_USES_A0 << 4
 };
 uint32_t pp_op_members(enum pp_op op);
 

@@ -7,16 +7,17 @@
 
 const char *const pp_dtype_name[] = {"f32", "bf16", "f64", "i32"};
 const char *const pp_value_name[] = {"act", "grad"};
-const char *const pp_phase_name[] = {"F", "B", "I", "W"};
+const char *const pp_phase_name[] = {"F", "B", "I", "W", "R"};
 const char *const pp_load_name[] = {"tokens", "labels", "tokens+labels"};
 const char *const pp_collective_name[] = {"allreduce", "allgather", "reducescatter"};
-const char *const pp_slot_class_name[] = {"recv",   "out",    "stash", "aux",   "weight", "grad",
-                                          "moment", "losses", "norms", "scale", "work"};
+const char *const pp_slot_class_name[] = {"recv", "out",    "stash",  "aux",   "extra", "weight",
+                                          "grad", "moment", "losses", "norms", "scale", "work"};
 const char *const pp_init_name[] = {"zero", "one", "normal"};
 const char *const pp_tp_grad_name[] = {"sharded", "replicated_equal", "replicated_partial"};
 const char *const pp_axis_name[] = {"pp", "tp", "dp"};
 const char *const pp_rank_order_name[] = {"tp,dp,pp", "tp,pp,dp", "dp,tp,pp", "dp,pp,tp", "pp,tp,dp", "pp,dp,tp"};
-const char *const pp_base_name[] = {"in", "aux", "out", "stash", "dout", "din", "work", "weight", "grad", "loss"};
+const char *const pp_base_name[] = {"in",  "aux",  "out",    "stash", "extra", "dout",
+                                    "din", "work", "weight", "grad",  "loss"};
 const char *const pp_layout_name[] = {"channel", "edge", "direction", "pair", "rank", "blocking"};
 const char *const pp_flag_name[] = {"first", "pair", "shard"};
 const uint32_t pp_dtype_size[] = {4, 2, 8, 4};
@@ -105,6 +106,7 @@ bool pp_slot_content_bytes(const struct pp_program *program, const struct pp_slo
 	case PP_SLOT_OUT:
 	case PP_SLOT_STASH:
 	case PP_SLOT_AUX:
+	case PP_SLOT_EXTRA:
 	case PP_SLOT_WORK:
 	case PP_SLOT_CLASS_COUNT:
 		break;

@@ -7,11 +7,14 @@
  *  2. A channel is one directed FIFO between two different pipeline ranks: (source, destination, act | grad).
  *     The k-th send matches the k-th recv. There are no tags: identity (stage, mb, kind, bytes, dtype) is proved.
  *  3. Rendezvous: a transfer starts only once both ends are posted; nothing may rely on buffering.
- *  4. A slot is a byte range of the rank's arena. Operands in, out, aux, stash, din, dout are separate slots with
- *     their own lifetimes. `in` is read by its fwd only, `dout` by its bwd/bwdi only (bodies copy what is needed
+ *  4. A slot is a byte range of the rank's arena. Operands in, out, aux, stash, extra, din, dout are separate slots
+ *     with their own lifetimes. `in` is read by its fwd only, `dout` by its bwd/bwdi only (bodies copy what is needed
  *     later into the stash). `aux` lives from `load` to its last reader among fwd, bwd, bwdi, bwdw. A send reads its
  *     slot until its wait; a recv writes its slot until its wait. Each boundary value has exactly one reader.
  *     Stash states: empty -> full (fwd) -> I-done (bwdi) -> empty (bwdw); bwd: full -> empty.
+ *     The fwd of a stage that recomputes keeps a part; its `remat` makes the rest again, in `extra`, once per
+ *     microbatch before bwd or bwdi. `extra` is empty until then, and empty again after bwd or bwdw. Elsewhere a stage
+ *     that splits its backward may have an `extra` that bwdi fills for bwdw.
  *     A hand-over between two stages on one rank is no transfer: the consumer's `in` is the producer's `out`.
  *  5. Collectives of a group are issued by every member in the same order with the same size.
  *  6. The first bwd/bwdw of a stage in a step carries PP_FIRST: gradients are written, later ones added.
@@ -41,7 +44,8 @@
 
 enum pp_dtype { PP_F32, PP_BF16, PP_F64, PP_I32, PP_DTYPE_COUNT };
 enum pp_value { PP_ACT, PP_GRAD, PP_VALUE_COUNT }; /* kind of a channel and of a boundary value */
-enum pp_phase { PP_PHASE_F, PP_PHASE_B, PP_PHASE_I, PP_PHASE_W, PP_PHASE_COUNT };
+/* Forward, backward, input gradient, weight gradient, recompute. */
+enum pp_phase { PP_PHASE_F, PP_PHASE_B, PP_PHASE_I, PP_PHASE_W, PP_PHASE_R, PP_PHASE_COUNT };
 enum pp_load { PP_LOAD_TOKENS, PP_LOAD_LABELS, PP_LOAD_BOTH, PP_LOAD_COUNT }; /* BOTH: ids, then labels */
 enum pp_collective { PP_ALLREDUCE, PP_ALLGATHER, PP_REDUCESCATTER, PP_COLLECTIVE_COUNT };
 
@@ -63,7 +67,10 @@ struct pp_instr {
 	uint32_t stage;
 	uint32_t mb;
 	uint32_t a[4];
-	uint32_t count; /* elements of the payload */
+	union {
+		uint32_t count; /* elements of the payload */
+		uint32_t extra; /* remat, bwd, bwdi, bwdw: a slot */
+	};
 };
 
 struct pp_stream {
@@ -81,6 +88,7 @@ enum pp_slot_class {
 	PP_SLOT_OUT,  /* output of a stage: sent, or handed over on the rank */
 	PP_SLOT_STASH,
 	PP_SLOT_AUX,    /* token ids, labels (i32) */
+	PP_SLOT_EXTRA,  /* what a backward needs for a short time: recomputed, or from bwdi to bwdw */
 	PP_SLOT_WEIGHT, /* static from here on: live for the whole run */
 	PP_SLOT_GRAD,   /* fp32; one per use of a tensor */
 	PP_SLOT_MOMENT, /* optimizer state, fp32 */
@@ -148,8 +156,9 @@ struct pp_stage {
 	uint32_t out_count;
 	uint8_t out_dtype;
 	bool loads_tokens, loads_labels;
+	bool recomputes;               /* runs one remat per microbatch before bwd or bwdi */
 	uint32_t body[PP_PHASE_COUNT]; /* index of the body, PP_NULL: phase not used by this program */
-	uint64_t stash_bytes, aux_bytes;
+	uint64_t stash_bytes, extra_bytes, aux_bytes;
 	uint64_t ticks[PP_PHASE_COUNT]; /* predicted time, ns */
 	uint64_t flops[PP_PHASE_COUNT];
 };
@@ -199,6 +208,7 @@ enum pp_base {
 	PP_BASE_AUX,
 	PP_BASE_OUT,
 	PP_BASE_STASH,
+	PP_BASE_EXTRA,
 	PP_BASE_DOUT,
 	PP_BASE_DIN,
 	PP_BASE_WORK,   /* the rank's workspace */
@@ -298,10 +308,10 @@ struct pp_program {
 /* Names of enumerators as the text form writes them; each table has the COUNT of its enum. */
 extern const char *const pp_dtype_name[PP_DTYPE_COUNT]; /* f32 bf16 f64 i32 */
 extern const char *const pp_value_name[PP_VALUE_COUNT]; /* act grad */
-extern const char *const pp_phase_name[PP_PHASE_COUNT]; /* F B I W */
+extern const char *const pp_phase_name[PP_PHASE_COUNT]; /* F B I W R */
 extern const char *const pp_load_name[PP_LOAD_COUNT];
 extern const char *const pp_collective_name[PP_COLLECTIVE_COUNT];
-/* recv out stash aux weight grad moment losses norms scale work */
+/* recv out stash aux extra weight grad moment losses norms scale work */
 extern const char *const pp_slot_class_name[PP_SLOT_CLASS_COUNT];
 extern const char *const pp_init_name[PP_INIT_COUNT];
 extern const char *const pp_tp_grad_name[PP_TP_GRAD_COUNT];
@@ -328,6 +338,13 @@ bool pp_slot_content_bytes(const struct pp_program *program, const struct pp_slo
 static inline uint64_t pp_payload_bytes(const struct pp_instr *instr)
 {
 	return (uint64_t)instr->count * pp_dtype_size[instr->dtype];
+}
+
+/* Slot operand `1` + index of the signature: a[0] .. a[3], extra. */
+enum { PP_SLOT_OPERANDS = 5 };
+static inline uint32_t pp_instr_slot(const struct pp_instr *instr, unsigned index)
+{
+	return index < 4 ? instr->a[index] : instr->extra;
 }
 
 /* latency + ceil(bytes / bandwidth), ns; saturates. */

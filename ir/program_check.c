@@ -153,7 +153,7 @@ bool pp_check_field(const struct pp_program *program, uint32_t rank, const struc
 		return check_whole(field, *u32, UINT32_MAX, fault);
 	case PP_FIELD_U64:
 		return check_whole(field, *pp_member_u64(record, field->offset), most_whole, fault);
-	case PP_FIELD_FOUR:
+	case PP_FIELD_PHASES:
 		for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++)
 			if (!check_whole(field, pp_member_u64(record, field->offset)[phase], most_bytes, fault))
 				return false;
@@ -289,6 +289,7 @@ enum {
 	OUT = 1 << PP_SLOT_OUT,
 	STASH = 1 << PP_SLOT_STASH,
 	AUX = 1 << PP_SLOT_AUX,
+	EXTRA = 1 << PP_SLOT_EXTRA,
 	WEIGHT = 1 << PP_SLOT_WEIGHT,
 	GRAD = 1 << PP_SLOT_GRAD,
 	MOMENT = 1 << PP_SLOT_MOMENT,
@@ -299,16 +300,17 @@ enum {
 	BOUNDARY = RECV | OUT | NONE, /* a value from or for a neighbour stage, on another rank or this one */
 };
 
-/* Classes that an op takes in a[0] .. a[3], and its flags. */
+/* Classes that an op takes in a[0] .. a[3] and extra, and its flags. */
 static const struct {
-	uint16_t classes[4];
+	uint16_t classes[PP_SLOT_OPERANDS];
 	uint8_t flags;
 } rules[PP_OP_COUNT] = {
     [PP_OP_LOAD] = {{AUX}, 0},
     [PP_OP_FWD] = {{BOUNDARY, AUX | NONE, OUT | NONE, STASH | NONE}, PP_PAIR},
-    [PP_OP_BWD] = {{AUX | NONE, STASH | NONE, BOUNDARY, OUT | NONE}, PP_PAIR | PP_FIRST},
-    [PP_OP_BWDI] = {{AUX | NONE, STASH | NONE, BOUNDARY, OUT | NONE}, PP_PAIR},
-    [PP_OP_BWDW] = {{AUX | NONE, STASH | NONE}, PP_PAIR | PP_FIRST},
+    [PP_OP_REMAT] = {{STASH | NONE, 0, 0, 0, EXTRA}, PP_PAIR},
+    [PP_OP_BWD] = {{AUX | NONE, STASH | NONE, BOUNDARY, OUT | NONE, EXTRA | NONE}, PP_PAIR | PP_FIRST},
+    [PP_OP_BWDI] = {{AUX | NONE, STASH | NONE, BOUNDARY, OUT | NONE, EXTRA | NONE}, PP_PAIR},
+    [PP_OP_BWDW] = {{AUX | NONE, STASH | NONE, 0, 0, EXTRA | NONE}, PP_PAIR | PP_FIRST},
     [PP_OP_SEND] = {{0, 0, OUT, 0}, 0},
     [PP_OP_RECV] = {{0, 0, RECV, 0}, 0},
     [PP_OP_COLL] = {{0, 0, ANY, ANY}, PP_SHARD},

@@ -9,7 +9,7 @@ static_assert(offsetof(struct pp_reg, columns) == offsetof(struct pp_reg, rows) 
 
 enum { MOST_RANKS = 65536, MOST_LAYERS = 65535 };
 
-static const uint64_t unit_ticks[PP_PHASE_COUNT] = {1, 2, 1, 1}; /* the papers' F = 1, B = 2 */
+static const uint64_t unit_ticks[PP_PHASE_COUNT] = {1, 2, 1, 1, 0}; /* the papers' F = 1, B = 2 */
 
 static const struct pp_field about[] = {
     {.key = "schedule", .kind = PP_FIELD_TEXT, .offset = offsetof(struct pp_program, schedule_name)},
@@ -149,10 +149,12 @@ static const struct pp_field stage[] = {
      .second = offsetof(struct pp_stage, out_dtype)},
     {.key = "tokens", .kind = PP_FIELD_FLAG, .offset = offsetof(struct pp_stage, loads_tokens)},
     {.key = "labels", .kind = PP_FIELD_FLAG, .offset = offsetof(struct pp_stage, loads_labels)},
+    {.key = "recomputes", .kind = PP_FIELD_FLAG, .offset = offsetof(struct pp_stage, recomputes)},
     {.key = "stash", .kind = PP_FIELD_U64, .offset = offsetof(struct pp_stage, stash_bytes)},
+    {.key = "extra", .kind = PP_FIELD_U64, .offset = offsetof(struct pp_stage, extra_bytes)},
     {.key = "aux", .kind = PP_FIELD_U64, .offset = offsetof(struct pp_stage, aux_bytes)},
-    {.key = "ticks", .kind = PP_FIELD_FOUR, .offset = offsetof(struct pp_stage, ticks), .initials = unit_ticks},
-    {.key = "flops", .kind = PP_FIELD_FOUR, .offset = offsetof(struct pp_stage, flops), .most = UINT64_MAX},
+    {.key = "ticks", .kind = PP_FIELD_PHASES, .offset = offsetof(struct pp_stage, ticks), .initials = unit_ticks},
+    {.key = "flops", .kind = PP_FIELD_PHASES, .offset = offsetof(struct pp_stage, flops), .most = UINT64_MAX},
     {.kind = PP_FIELD_INDEX,
      .offset = offsetof(struct pp_stage, body[PP_PHASE_F]),
      .nullable = true,
@@ -170,6 +172,11 @@ static const struct pp_field stage[] = {
      .initial = PP_NULL},
     {.kind = PP_FIELD_INDEX,
      .offset = offsetof(struct pp_stage, body[PP_PHASE_W]),
+     .nullable = true,
+     .bound = PP_BOUND_BODY,
+     .initial = PP_NULL},
+    {.kind = PP_FIELD_INDEX,
+     .offset = offsetof(struct pp_stage, body[PP_PHASE_R]),
      .nullable = true,
      .bound = PP_BOUND_BODY,
      .initial = PP_NULL},
@@ -387,7 +394,7 @@ static void reset_field(const struct pp_field *field, void *record)
 		*pp_member_u64(record, field->offset) = 0;
 		*pp_member_flag(record, field->second) = false;
 		break;
-	case PP_FIELD_FOUR:
+	case PP_FIELD_PHASES:
 		for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++)
 			pp_member_u64(record, field->offset)[phase] = field->initials ? field->initials[phase] : 0;
 		break;

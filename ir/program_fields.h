@@ -21,7 +21,7 @@ enum pp_field_kind {
 	PP_FIELD_PAYLOAD, /* f32*16: uint32_t count, second: uint8_t dtype */
 	PP_FIELD_SHAPE,   /* f32*16x4: uint32_t rows, then columns; second: uint8_t dtype; third: uint8_t dims, 0 if none */
 	PP_FIELD_PLACE,   /* uint64_t offset, second: bool placed */
-	PP_FIELD_FOUR,    /* uint64_t[PP_PHASE_COUNT] */
+	PP_FIELD_PHASES,  /* uint64_t[PP_PHASE_COUNT]; text: the last one, of R, only where it is not 0 */
 	PP_FIELD_RANKS,   /* uint32_t *: 0,3-5; second: uint32_t count */
 	PP_FIELD_SLOT,    /* uint32_t, a slot of the record's rank: weight.3; names[0] is its class */
 	PP_FIELD_BASE,    /* uint8_t base; second: uint32_t slot: in, weight.3 */
@@ -53,7 +53,7 @@ struct pp_field {
 	uint32_t name_count;
 	uint64_t least, most;     /* whole numbers; most 0: 2^53, exact in any JSON reader */
 	uint64_t initial;         /* whole numbers and names */
-	const uint64_t *initials; /* PP_FIELD_FOUR; NULL: zeros */
+	const uint64_t *initials; /* PP_FIELD_PHASES; NULL: zeros */
 };
 
 enum pp_record_kind {

@@ -51,14 +51,19 @@ static void take_slots(struct pp_sim_run *run, uint32_t rank, const struct pp_in
 		write_slot(run, rank, instr->a[3]);
 		if (++state->stashes > run->sim->rank[rank].peak_stashes)
 			run->sim->rank[rank].peak_stashes = state->stashes;
+	} else if (instr->op == PP_OP_REMAT) {
+		write_slot(run, rank, instr->extra);
 	} else if (instr->op != PP_OP_BWDW) {
 		write_slot(run, rank, instr->a[3]);
+		write_slot(run, rank, instr->extra);
 	}
 }
 
 static void give_slots(struct pp_sim_run *run, uint32_t rank, const struct pp_instr *instr)
 {
 	struct pp_sim_state *state = &run->ranks[rank];
+	if (instr->op == PP_OP_REMAT)
+		return;
 	bool forward = instr->op == PP_OP_FWD, ends = instr->op == PP_OP_BWD || instr->op == PP_OP_BWDW;
 	uint32_t out = forward ? instr->a[2] : instr->op == PP_OP_BWDW ? PP_NULL : instr->a[3];
 	if (out != PP_NULL)
@@ -69,6 +74,7 @@ static void give_slots(struct pp_sim_run *run, uint32_t rank, const struct pp_in
 		free_slot(run, rank, instr->a[2]);
 	if (ends) {
 		free_slot(run, rank, instr->a[1]);
+		free_slot(run, rank, instr->extra);
 		state->stashes -= state->stashes > 0;
 	}
 	free_aux(run, rank, forward ? instr->a[1] : instr->a[0]);
@@ -286,6 +292,7 @@ static bool execute(struct pp_sim_run *run, uint32_t rank, const struct pp_instr
 		tail_work(run, rank, instr);
 		return true;
 	case PP_OP_FWD:
+	case PP_OP_REMAT:
 	case PP_OP_BWD:
 	case PP_OP_BWDI:
 	case PP_OP_BWDW:

@@ -40,7 +40,7 @@ static void count_posts(struct pp_sim_run *run)
 				state->last_compute = i;
 				if (instr->op == PP_OP_FWD)
 					state->last_forward = i;
-				else if (state->first_backward == PP_NULL)
+				else if (state->first_backward == PP_NULL && instr->op != PP_OP_REMAT)
 					state->first_backward = i;
 			} else if (instr->op == PP_OP_SEND || instr->op == PP_OP_RECV)
 				run->sequence[instr->op == PP_OP_RECV][instr->a[0]]++;

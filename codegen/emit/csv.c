@@ -2,8 +2,9 @@
  * action, microbatch), overlapped pairs as (0F7;7B3)OVERLAP_F_B.
  *
  * compute_only is a grid: a column is a step in which every action takes one unit, an empty cell is a step without
- * action (its loader posts receives by column). An action stands in the first column after those of its predecessor on
- * the rank and of the action that makes its input. */
+ * action (its loader posts receives by column). Recompute is no action there: a stage's module does it in backward. An
+ * action stands in the first column after those of its predecessor on the rank and of the action that makes its input.
+ */
 #include "emit.h"
 
 #include "ir/lifetime.h"
@@ -11,6 +12,11 @@
 #include <string.h>
 
 static const uint32_t unplaced = UINT32_MAX;
+
+static bool is_action(const struct pp_instr *instr)
+{
+	return pp_is_compute(instr) && instr->op != PP_OP_REMAT;
+}
 
 /* Column of each finished action by (stage, microbatch): one array for forwards, one for (input) gradients. */
 struct columns {
@@ -60,12 +66,12 @@ struct row {
 static void fill_row(struct pp_arena *arena, const struct pp_stream *stream, struct row *row)
 {
 	for (uint32_t i = 0; i < stream->count; i++)
-		row->count += pp_is_compute(&stream->items[i]);
+		row->count += is_action(&stream->items[i]);
 	row->actions = PP_NEW_ARRAY(arena, struct pp_instr, row->count);
 	row->column = PP_NEW_ARRAY(arena, uint32_t, row->count);
 	uint32_t at = 0;
 	for (uint32_t i = 0; i < stream->count; i++)
-		if (pp_is_compute(&stream->items[i]))
+		if (is_action(&stream->items[i]))
 			row->actions[at++] = stream->items[i];
 }
 
@@ -163,7 +169,7 @@ void pp_emit_csv_comms(const struct pp_dump *dump)
 		for (uint32_t i = 0; dump->chosen[rank] && i < stream->count; i++) {
 			const struct pp_instr *instr = &stream->items[i];
 			bool message = instr->op == PP_OP_SEND || instr->op == PP_OP_RECV;
-			if (!message && !pp_is_compute(instr))
+			if (!message && !is_action(instr))
 				continue;
 			fputs(comma, dump->out);
 			comma = ",";

@@ -55,7 +55,7 @@ const char *pp_dump_time(const struct pp_dump *dump, uint64_t ns); /* in dump->u
 /* "F3", or "F3.1" for chunk 1 of a rank that holds several stages. */
 const char *pp_dump_action(const struct pp_dump *dump, const struct pp_instr *instr);
 
-/* F B I W of a compute instruction, '\0' for others. */
+/* F B I W R of a compute instruction, '\0' for others. */
 char pp_compute_letter(const struct pp_instr *instr);
 
 /* What a rank's memory holds over time, from the intervals of the run. */

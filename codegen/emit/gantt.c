@@ -135,7 +135,7 @@ static uint32_t column_of(const struct scale *scale, uint64_t ns)
 
 struct row {
 	char *text;   /* a byte per column; '.' idle, '-' goes on */
-	char *letter; /* F B I W or 0: for colours */
+	char *letter; /* F B I W R or 0: for colours */
 	uint32_t columns;
 };
 
@@ -183,7 +183,11 @@ static void draw_row(const struct pp_dump *dump, const struct scale *scale, uint
 
 static const char *color_of(char letter)
 {
-	return letter == 'F' ? "\033[32m" : letter == 'W' ? "\033[33m" : letter ? "\033[34m" : "\033[0m";
+	return letter == 'F'   ? "\033[32m"
+	       : letter == 'W' ? "\033[33m"
+	       : letter == 'R' ? "\033[35m"
+	       : letter        ? "\033[34m"
+	                       : "\033[0m";
 }
 
 static void print_row(const struct pp_dump *dump, const struct row *row)
@@ -243,7 +247,8 @@ static void print_axis(const struct pp_dump *dump, const struct scale *scale)
 
 static void print_legend(const struct pp_dump *dump, const struct scale *scale)
 {
-	static const char *const words[] = {"F forward", "B backward", "I input gradient", "W weight gradient"};
+	static const char *const words[] = {"F forward", "B backward", "I input gradient", "W weight gradient",
+	                                    "R recompute"};
 	bool seen[PP_PHASE_COUNT] = {false};
 	for (uint32_t rank = 0; rank < dump->program->ranks; rank++)
 		for (uint32_t i = 0; i < dump->named->streams[rank].count; i++)

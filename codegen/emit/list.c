@@ -51,10 +51,11 @@ static const struct pp_instr *post_of(const struct posts *posts, const struct pp
 /* ---- names ----------------------------------------------------------------------------------- */
 
 static const char *const names[PP_OP_COUNT] = {
-    [PP_OP_LOAD] = "LOAD",     [PP_OP_FWD] = "F",           [PP_OP_BWD] = "B",        [PP_OP_BWDI] = "I",
-    [PP_OP_BWDW] = "W",        [PP_OP_SEND] = "SEND",       [PP_OP_RECV] = "RECV",    [PP_OP_WAIT] = "WAIT",
-    [PP_OP_COLL] = "COLL",     [PP_OP_WAITC] = "WAIT_COLL", [PP_OP_ZERO] = "ZERO",    [PP_OP_ADD] = "ADD_GRAD",
-    [PP_OP_SQNORM] = "SQNORM", [PP_OP_CLIP] = "CLIP",       [PP_OP_OPT] = "OPT_STEP", [PP_OP_MARK] = "MARK",
+    [PP_OP_LOAD] = "LOAD",    [PP_OP_FWD] = "F",         [PP_OP_BWD] = "B",           [PP_OP_BWDI] = "I",
+    [PP_OP_REMAT] = "R",      [PP_OP_BWDW] = "W",        [PP_OP_SEND] = "SEND",       [PP_OP_RECV] = "RECV",
+    [PP_OP_WAIT] = "WAIT",    [PP_OP_COLL] = "COLL",     [PP_OP_WAITC] = "WAIT_COLL", [PP_OP_ZERO] = "ZERO",
+    [PP_OP_ADD] = "ADD_GRAD", [PP_OP_SQNORM] = "SQNORM", [PP_OP_CLIP] = "CLIP",       [PP_OP_OPT] = "OPT_STEP",
+    [PP_OP_MARK] = "MARK",
 };
 
 static const char *message_name(const struct pp_program *program, const struct pp_instr *instr)
@@ -164,6 +165,7 @@ static void print_details(const struct pp_dump *dump, uint32_t rank, const struc
 		print_operands(dump, rank, instr);
 		break;
 	case PP_OP_FWD:
+	case PP_OP_REMAT:
 	case PP_OP_BWD:
 	case PP_OP_BWDI:
 	case PP_OP_BWDW:
@@ -248,8 +250,11 @@ static void print_head(const struct pp_dump *dump, uint32_t rank)
 	print_neighbours(dump, rank, false);
 	for (uint32_t i = 0; i < program->rank[rank].slot_count; i++)
 		slots[program->rank[rank].slots[i].class]++;
-	fprintf(dump->out, " | buffers recv %u out %u stash %u aux %u\n", slots[PP_SLOT_RECV], slots[PP_SLOT_OUT],
+	fprintf(dump->out, " | buffers recv %u out %u stash %u aux %u", slots[PP_SLOT_RECV], slots[PP_SLOT_OUT],
 	        slots[PP_SLOT_STASH], slots[PP_SLOT_AUX]);
+	if (slots[PP_SLOT_EXTRA])
+		fprintf(dump->out, " extra %u", slots[PP_SLOT_EXTRA]);
+	fputc('\n', dump->out);
 }
 
 static struct posts make_posts(const struct pp_dump *dump)

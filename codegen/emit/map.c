@@ -18,15 +18,39 @@ static uint64_t stage_params(const struct pp_program *program, uint32_t stage)
 	return params;
 }
 
+/* Columns that only some programs have. */
+struct columns {
+	bool recompute, extra;
+};
+
+static struct columns columns_of(const struct pp_program *program)
+{
+	struct columns columns = {false, false};
+	for (uint32_t s = 0; s < program->stage_count; s++) {
+		columns.recompute |= program->stages[s].recomputes;
+		columns.extra |= program->stages[s].extra_bytes > 0;
+	}
+	return columns;
+}
+
+static struct pp_table table_of_stages(const struct pp_dump *dump, struct columns columns)
+{
+	static const char *const heads[] = {"stage", "rank", "chunk", "layers", "params", "F",  "B",
+	                                    "I",     "W",    "R",     "stash",  "extra",  "out"};
+	enum { COLUMNS = sizeof heads / sizeof heads[0] };
+	unsigned count = COLUMNS - (columns.recompute ? 0u : 1u) - (columns.extra ? 0u : 1u);
+	struct pp_table table = pp_table_begin(dump->arena, count, 1u << 3);
+	for (size_t i = 0; i < COLUMNS; i++)
+		if ((*heads[i] != 'R' || columns.recompute) && (*heads[i] != 'e' || columns.extra))
+			pp_table_cell(&table, heads[i]);
+	return table;
+}
+
 static void print_stages(const struct pp_dump *dump)
 {
-	static const char *const heads[] = {"stage", "rank", "chunk", "layers", "params", "F",
-	                                    "B",     "I",    "W",     "stash",  "out"};
-	enum { COLUMNS = sizeof heads / sizeof heads[0] };
 	struct pp_time_unit unit = pp_stage_unit(dump);
-	struct pp_table table = pp_table_begin(dump->arena, COLUMNS, 1u << 3);
-	for (size_t i = 0; i < COLUMNS; i++)
-		pp_table_cell(&table, heads[i]);
+	struct columns columns = columns_of(dump->program);
+	struct pp_table table = table_of_stages(dump, columns);
 	for (uint32_t s = 0; s < dump->program->stage_count; s++) {
 		const struct pp_stage *stage = &dump->program->stages[s];
 		if (!on_chosen_rank(dump, s))
@@ -37,16 +61,21 @@ static void print_stages(const struct pp_dump *dump)
 		pp_table_cell(&table, stage->title && *stage->title ? stage->title : "-");
 		pp_table_cell(&table, pp_show_count(dump->arena, stage_params(dump->program, s)));
 		for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++)
-			pp_table_cell(&table, pp_show_time(dump->arena, stage->ticks[phase], unit));
+			if (phase != PP_PHASE_R || columns.recompute)
+				pp_table_cell(&table, pp_show_time(dump->arena, stage->ticks[phase], unit));
 		pp_table_cell(&table, pp_show_bytes(dump->arena, stage->stash_bytes));
+		if (columns.extra)
+			pp_table_cell(&table, pp_show_bytes(dump->arena, stage->extra_bytes));
 		pp_table_cell(&table, stage->out_count ? pp_show_bytes(dump->arena, (uint64_t)stage->out_count *
 		                                                                        pp_dtype_size[stage->out_dtype])
 		                                       : "-");
 	}
 	pp_table_print(&table, dump->out);
 	fprintf(dump->out,
-	        " F B I W: predicted %s per microbatch (forward, whole backward, input gradient, weight gradient)\n",
-	        unit.name);
+	        " F B I W%s: predicted %s per microbatch (forward, whole backward, input gradient, weight gradient%s)\n",
+	        columns.recompute ? " R" : "", unit.name, columns.recompute ? ", recompute" : "");
+	if (columns.extra)
+		fputs(" stash: kept from F to backward, extra: kept for that backward alone\n", dump->out);
 }
 
 /* "rank 1 -> node 0 gpu 1 (tp 0, pp 1, dp 0)", with tp and dp as ranges where there are several. */
@@ -73,6 +102,7 @@ void pp_emit_map_json(const struct pp_dump *dump)
 {
 	const struct pp_program *program = dump->program;
 	struct pp_json json = pp_json_begin(dump->out);
+	struct columns columns = columns_of(program);
 	pp_json_open_object(&json, NULL);
 	pp_json_string(&json, "schema", "pipec.map/1");
 	pp_json_string(&json, "time_unit", "ns");
@@ -88,8 +118,11 @@ void pp_emit_map_json(const struct pp_dump *dump)
 		pp_json_string(&json, "layers", stage->title ? stage->title : "");
 		pp_json_uint(&json, "params", stage_params(program, s));
 		for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++)
-			pp_json_uint(&json, pp_phase_name[phase], stage->ticks[phase]);
+			if (phase != PP_PHASE_R || columns.recompute)
+				pp_json_uint(&json, pp_phase_name[phase], stage->ticks[phase]);
 		pp_json_uint(&json, "stash_bytes", stage->stash_bytes);
+		if (columns.extra)
+			pp_json_uint(&json, "extra_bytes", stage->extra_bytes);
 		pp_json_uint(&json, "out_bytes", (uint64_t)stage->out_count * pp_dtype_size[stage->out_dtype]);
 		pp_json_close(&json);
 	}

@@ -63,11 +63,12 @@ static void add_value(struct pp_arena *arena, struct events *events, uint64_t st
 	    (struct event){end, -(int64_t)size};
 }
 
-/* The slots that an instruction writes as new values: bits over a[0] .. a[3]. */
+/* The slots that an instruction writes as new values: bits over a[0] .. a[3], extra. What remat made is no new value of
+ * the bwdi behind it. */
 static unsigned written(const struct pp_instr *instr)
 {
-	static const uint8_t writes[PP_OP_COUNT] = {
-	    [PP_OP_LOAD] = 1, [PP_OP_FWD] = 4 | 8, [PP_OP_BWD] = 8, [PP_OP_BWDI] = 8, [PP_OP_RECV] = 4};
+	static const uint8_t writes[PP_OP_COUNT] = {[PP_OP_LOAD] = 1, [PP_OP_FWD] = 4 | 8,   [PP_OP_REMAT] = 16,
+	                                            [PP_OP_BWD] = 8,  [PP_OP_BWDI] = 8 | 16, [PP_OP_RECV] = 4};
 	return writes[instr->op];
 }
 
@@ -75,14 +76,14 @@ static unsigned written(const struct pp_instr *instr)
 static unsigned touched(const struct pp_instr *instr)
 {
 	static const uint8_t touches[PP_OP_COUNT] = {
-	    [PP_OP_LOAD] = 1, [PP_OP_FWD] = 15, [PP_OP_BWD] = 15, [PP_OP_BWDI] = 15,
-	    [PP_OP_BWDW] = 3, [PP_OP_SEND] = 4, [PP_OP_RECV] = 4};
+	    [PP_OP_LOAD] = 1,  [PP_OP_FWD] = 15,      [PP_OP_REMAT] = 1 | 16, [PP_OP_BWD] = 31,
+	    [PP_OP_BWDI] = 31, [PP_OP_BWDW] = 3 | 16, [PP_OP_SEND] = 4,       [PP_OP_RECV] = 4};
 	return touches[instr->op];
 }
 
 struct value {
 	uint64_t start, end;
-	bool live;
+	bool live, recomputed; /* recomputed: by remat, and not yet touched by its backward */
 };
 
 /* A send that has not been waited for. */
@@ -125,9 +126,18 @@ static void touch_slot(struct walk *walk, uint32_t slot, bool writes, struct pp_
 	struct value *value = &walk->values[slot];
 	if (writes) {
 		close_value(walk, slot);
-		*value = (struct value){walk->clock, interval.end, true};
+		*value = (struct value){.start = walk->clock, .end = interval.end, .live = true};
 	} else if (interval.end > value->end)
 		value->end = interval.end;
+}
+
+static void touch_extra(struct walk *walk, const struct pp_instr *instr, struct pp_interval interval)
+{
+	if (instr->extra >= walk->memory->slot_count)
+		return;
+	struct value *value = &walk->values[instr->extra];
+	touch_slot(walk, instr->extra, written(instr) & 16 && !value->recomputed, interval);
+	value->recomputed = instr->op == PP_OP_REMAT;
 }
 
 /* A send's wait ends its reading. */
@@ -148,6 +158,8 @@ static void pass_instr(struct walk *walk, const struct pp_instr *instr, struct p
 	for (unsigned k = 0; k < 4; k++)
 		if (touched(instr) >> k & 1)
 			touch_slot(walk, instr->a[k], written(instr) >> k & 1, interval);
+	if (touched(instr) & 16)
+		touch_extra(walk, instr, interval);
 	if (instr->op == PP_OP_SEND)
 		*PP_PUSH(walk->arena, &walk->flights, &walk->flight_count, &walk->flight_capacity, struct flight) =
 		    (struct flight){instr->a[0], instr->a[1], instr->a[2]};

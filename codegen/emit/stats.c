@@ -179,25 +179,36 @@ static void print_link_costs(const struct pp_dump *dump)
 	fputc('\n', dump->out);
 }
 
-static double model_flops(const struct pp_dump *dump)
+/* Of the model's own operations, or of those that are done again. */
+static double flops_of_step(const struct pp_dump *dump, bool recomputed)
 {
 	double flops = 0;
 	for (uint32_t rank = 0; rank < dump->program->ranks; rank++)
 		for (uint32_t i = 0; i < dump->named->streams[rank].count; i++) {
 			const struct pp_instr *instr = &dump->named->streams[rank].items[i];
 			for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++)
-				if (pp_compute_letter(instr) == pp_phase_name[phase][0])
+				if ((phase == PP_PHASE_R) == recomputed && pp_compute_letter(instr) == pp_phase_name[phase][0])
 					flops += (double)dump->program->stages[instr->stage].flops[phase];
 		}
 	return flops;
 }
 
-/* Share of the devices' peak that the model's own operations would use; 0 if the peak is not known. */
-static double utilisation(const struct pp_dump *dump)
+static double model_flops(const struct pp_dump *dump)
+{
+	return flops_of_step(dump, false);
+}
+
+/* Share of the devices' peak that so many operations would use; 0 if the peak is not known. */
+static double share_of_peak(const struct pp_dump *dump, double flops)
 {
 	double step = (double)(dump->sim->makespan + dump->sim->tail) * 1e-9;
 	double peak = (double)dump->program->cost.peak_flops * dump->program->ranks;
-	return step > 0 && peak > 0 ? model_flops(dump) / (step * peak) : 0;
+	return step > 0 && peak > 0 ? flops / (step * peak) : 0;
+}
+
+static double utilisation(const struct pp_dump *dump)
+{
+	return share_of_peak(dump, model_flops(dump));
 }
 
 static void print_costs(const struct pp_dump *dump)
@@ -205,9 +216,15 @@ static void print_costs(const struct pp_dump *dump)
 	fputs(" costs: ", dump->out);
 	print_compute_costs(dump);
 	print_link_costs(dump);
-	if (utilisation(dump) > 0)
-		fprintf(dump->out, " flops: %s per step and replica, %s of the peak\n",
-		        pp_show_rate(dump->arena, (uint64_t)model_flops(dump), "flop"), percent(dump, utilisation(dump)));
+	if (utilisation(dump) <= 0)
+		return;
+	double again = flops_of_step(dump, true);
+	fprintf(dump->out, " flops: %s per step and replica, %s of the peak",
+	        pp_show_rate(dump->arena, (uint64_t)model_flops(dump), "flop"), percent(dump, utilisation(dump)));
+	if (again > 0)
+		fprintf(dump->out, "; %s recomputed, with them %s", pp_show_rate(dump->arena, (uint64_t)again, "flop"),
+		        percent(dump, share_of_peak(dump, model_flops(dump) + again)));
+	fputc('\n', dump->out);
 }
 
 /* The mean that the step's loss and gradients are: of its first `clip`; NULL: it has no loss. */
@@ -341,6 +358,8 @@ void pp_emit_stats_json(const struct pp_dump *dump)
 	pp_json_number(&json, "span_bubble", sim->span_bubble);
 	pp_json_number(&json, "imbalance", sim->imbalance);
 	pp_json_number(&json, "flops", model_flops(dump));
+	if (flops_of_step(dump, true) > 0)
+		pp_json_number(&json, "recomputed_flops", flops_of_step(dump, true));
 	pp_json_number(&json, "utilisation", utilisation(dump));
 	if (mean_name(dump))
 		pp_json_string(&json, "loss", mean_name(dump));

@@ -52,14 +52,25 @@ static void print_tensors(const struct pp_dump *dump)
 	fputc('\n', dump->out);
 }
 
+static bool has_extra(const struct pp_program *program)
+{
+	for (uint32_t rank = 0; rank < program->ranks; rank++)
+		for (uint32_t i = 0; i < program->rank[rank].slot_count; i++)
+			if (program->rank[rank].slots[i].class == PP_SLOT_EXTRA)
+				return true;
+	return false;
+}
+
 /* Slots of a rank by class: number and bytes. */
 static void print_slots(const struct pp_dump *dump)
 {
 	const struct pp_program *program = dump->program;
-	struct pp_table table = pp_table_begin(dump->arena, 2 + PP_SLOT_CLASS_COUNT, 0);
+	bool extra = has_extra(program);
+	struct pp_table table = pp_table_begin(dump->arena, 1 + PP_SLOT_CLASS_COUNT + (extra ? 1u : 0u), 0);
 	pp_table_cell(&table, "slots");
 	for (unsigned class = 0; class < PP_SLOT_CLASS_COUNT; class ++)
-		pp_table_cell(&table, pp_slot_class_name[class]);
+		if (class != PP_SLOT_EXTRA || extra)
+			pp_table_cell(&table, pp_slot_class_name[class]);
 	pp_table_cell(&table, "arena");
 	for (uint32_t rank = 0; rank < program->ranks; rank++) {
 		if (!dump->chosen[rank])
@@ -72,9 +83,10 @@ static void print_slots(const struct pp_dump *dump)
 		}
 		pp_table_cell(&table, pp_arena_printf(dump->arena, "r%u", rank));
 		for (unsigned class = 0; class < PP_SLOT_CLASS_COUNT; class ++)
-			pp_table_cell(&table, count[class] ? pp_arena_printf(dump->arena, "%u = %s", count[class],
-			                                                     pp_show_bytes(dump->arena, bytes[class]))
-			                                   : "-");
+			if (class != PP_SLOT_EXTRA || extra)
+				pp_table_cell(&table, count[class] ? pp_arena_printf(dump->arena, "%u = %s", count[class],
+				                                                     pp_show_bytes(dump->arena, bytes[class]))
+				                                   : "-");
 		pp_table_cell(&table, program->rank[rank].arena_bytes
 		                          ? pp_show_bytes(dump->arena, program->rank[rank].arena_bytes)
 		                          : "-");

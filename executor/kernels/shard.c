@@ -33,7 +33,7 @@ static bool is_here(const struct pp_table_part *part, int32_t id)
 }
 
 void pp_cpu_embed_part(size_t tokens, size_t columns, size_t seq, const struct pp_table_part *part, const int32_t *ids,
-                  const pp_real *wte, const pp_real *wpe, pp_real *y)
+                       const pp_real *wte, const pp_real *wpe, pp_real *y)
 {
 	for (size_t t = 0; t < tokens; t++) {
 		const pp_real *position = wpe ? wpe + t % seq * columns : NULL;
@@ -54,8 +54,8 @@ void pp_cpu_embed_part(size_t tokens, size_t columns, size_t seq, const struct p
 }
 
 void pp_cpu_embed_part_dw(size_t tokens, size_t columns, size_t seq, const struct pp_table_part *part, size_t positions,
-                     const int32_t *ids, const pp_real *dy, pp_real *dwte, bool accumulate_wte, pp_real *dwpe,
-                     bool accumulate_wpe)
+                          const int32_t *ids, const pp_real *dy, pp_real *dwte, bool accumulate_wte, pp_real *dwpe,
+                          bool accumulate_wpe)
 {
 	if (!accumulate_wte)
 		memset(dwte, 0, part->rows * columns * sizeof *dwte);

@@ -59,7 +59,7 @@ static void print_ranks(struct pp_writer *w, const uint32_t *ranks, uint32_t cou
 
 static bool is_initial(const struct pp_field *field, const void *record)
 {
-	const uint64_t *four = pp_member_u64(record, field->offset);
+	const uint64_t *phases = pp_member_u64(record, field->offset);
 	static const uint64_t zeros[PP_PHASE_COUNT];
 	switch (field->kind) {
 	case PP_FIELD_U8:
@@ -81,8 +81,8 @@ static bool is_initial(const struct pp_field *field, const void *record)
 		return *pp_member_u32(record, field->offset) == 0 && *pp_member_u8(record, field->second) == PP_F32;
 	case PP_FIELD_PLACE:
 		return !*pp_member_flag(record, field->second);
-	case PP_FIELD_FOUR:
-		return memcmp(four, field->initials ? field->initials : zeros, sizeof zeros) == 0;
+	case PP_FIELD_PHASES:
+		return memcmp(phases, field->initials ? field->initials : zeros, sizeof zeros) == 0;
 	case PP_FIELD_RANKS:
 		return *pp_member_u32(record, field->second) == 0;
 	case PP_FIELD_SHAPE:
@@ -149,11 +149,14 @@ static void print_value(struct pp_writer *w, const struct pp_field *field, const
 	case PP_FIELD_SHAPE:
 		print_shape(w, field, record);
 		break;
-	case PP_FIELD_FOUR:
+	case PP_FIELD_PHASES:
 		for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++) {
+			uint64_t value = pp_member_u64(record, field->offset)[phase];
+			if (phase == PP_PHASE_R && value == 0)
+				continue;
 			if (phase)
 				pp_write_char(w, ' ');
-			pp_write_uint(w, pp_member_u64(record, field->offset)[phase]);
+			pp_write_uint(w, value);
 		}
 		break;
 	case PP_FIELD_RANKS:
@@ -356,8 +359,11 @@ static void print_instr(struct pp_writer *w, const struct pp_program *program, c
 	const struct pp_op_info *info = &pp_op_table[instr->op];
 	pp_write_text(w, info->mnemonic);
 	for (const char *letter = info->signature; *letter; letter++) {
+		const struct pp_operand *operand = pp_operand_of(*letter);
+		if (operand->trailing && *pp_member_u32(instr, operand->offset) == PP_NULL)
+			continue;
 		pp_write_char(w, ' ');
-		print_operand(w, program, rank, instr, pp_operand_of(*letter));
+		print_operand(w, program, rank, instr, operand);
 	}
 	for (unsigned flag = 0; flag < PP_FLAG_COUNT; flag++)
 		if (instr->flags >> flag & 1) {

@@ -332,15 +332,23 @@ static bool read_text(struct pp_reader *reader, struct pp_word word, const char 
 	return false;
 }
 
-static bool read_four(struct pp_reader *reader, const struct pp_field *field, void *record, struct pp_word word)
+/* F, B, I, W, and R where it is given. */
+static bool read_phases(struct pp_reader *reader, const struct pp_field *field, void *record, struct pp_word word)
 {
-	for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++) {
+	uint64_t *values = pp_member_u64(record, field->offset);
+	for (unsigned phase = 0; phase < PP_PHASE_R; phase++) {
 		if (phase)
 			word = pp_scan_word(&reader->scan);
-		if (!read_whole(reader, word, UINT64_MAX, &pp_member_u64(record, field->offset)[phase]))
+		if (!read_whole(reader, word, UINT64_MAX, &values[phase]))
 			return false;
 	}
-	return true;
+	struct pp_scan ahead = reader->scan;
+	values[PP_PHASE_R] = 0;
+	word = pp_scan_word(&ahead);
+	if (!all_digits(word))
+		return true;
+	reader->scan = ahead;
+	return read_whole(reader, word, UINT64_MAX, &values[PP_PHASE_R]);
 }
 
 static bool read_index(struct pp_reader *reader, const struct pp_field *field, void *record, struct pp_word word)
@@ -411,8 +419,8 @@ static bool read_value(struct pp_reader *reader, const struct pp_field *field, v
 		                            pp_member_u32(record, field->offset));
 	case PP_FIELD_SHAPE:
 		return read_shape(reader, field, record, word);
-	case PP_FIELD_FOUR:
-		return read_four(reader, field, record, word);
+	case PP_FIELD_PHASES:
+		return read_phases(reader, field, record, word);
 	case PP_FIELD_RANKS:
 		return read_ranks(reader, field, record, word);
 	case PP_FIELD_SLOT:

@@ -13,7 +13,7 @@ static enum pp_op find_op(struct pp_word word)
 	return PP_OP_COUNT;
 }
 
-/* "fwd STAGE MB SLOT SLOT SLOT SLOT": what an op wants, for messages. */
+/* "bwdw s0 m0 SLOT SLOT [SLOT]": what an op wants, for messages. */
 static const char *usage(struct pp_arena *arena, enum pp_op op)
 {
 	char *text = pp_arena_printf(arena, "%s", pp_op_table[op].mnemonic);
@@ -27,7 +27,7 @@ static const char *usage(struct pp_arena *arena, enum pp_op op)
 			text = pp_arena_printf(arena, "%s %c0", text, operand->prefix);
 			break;
 		case PP_OPERAND_SLOT:
-			text = pp_arena_printf(arena, "%s SLOT", text);
+			text = pp_arena_printf(arena, operand->trailing ? "%s [SLOT]" : "%s SLOT", text);
 			break;
 		case PP_OPERAND_PAYLOAD:
 			text = pp_arena_printf(arena, "%s f32*64", text);
@@ -104,6 +104,11 @@ static unsigned find_flag(struct pp_word word)
 	return 0;
 }
 
+static bool is_suffix(struct pp_word word)
+{
+	return word.length == 0 || word.text[0] == '@' || find_flag(word);
+}
+
 /* Words after the operands: flags, @N. */
 static bool read_suffix(struct pp_reader *reader, struct pp_word word, struct pp_instr *instr, uint32_t *order)
 {
@@ -156,9 +161,16 @@ static bool read_instr(struct pp_reader *reader, uint32_t rank, struct pp_word m
 		return false;
 	}
 	*instr = pp_instr_blank(op);
-	for (const char *letter = pp_op_table[op].signature; *letter; letter++)
-		if (!read_operand(reader, rank, pp_operand_of(*letter), pp_scan_word(&reader->scan), instr))
+	for (const char *letter = pp_op_table[op].signature; *letter; letter++) {
+		const struct pp_operand *operand = pp_operand_of(*letter);
+		struct pp_scan ahead = reader->scan;
+		struct pp_word word = pp_scan_word(&ahead);
+		if (operand->trailing && is_suffix(word))
+			break;
+		reader->scan = ahead;
+		if (!read_operand(reader, rank, operand, word, instr))
 			return false;
+	}
 	for (struct pp_word word = pp_scan_word(&reader->scan); word.length; word = pp_scan_word(&reader->scan))
 		if (!read_suffix(reader, word, instr, order))
 			return false;

@@ -3,21 +3,23 @@
  *
  * requires: a program whose indices are in range (the readers guarantee that).
  * ensures:  a body that passes touches no byte outside its operands, slots and workspace, and reads only values
- *           that this body wrote, or that an earlier body of the same microbatch left in the stash.
+ *           that this body wrote, or that an earlier body of the same microbatch left in the stash or in extra.
  *
  * What may be read and written:
- *   F  reads in, aux, weights                writes out, stash, work, loss
- *   B  reads aux, stash, dout, weights       writes din, stash, work, grads
- *   I  reads aux, stash, dout, weights       writes din, stash, work
- *   W  reads aux, stash, weights             writes stash, work, grads
+ *   F  reads in, aux, weights                    writes out, stash, work, loss
+ *   R  reads stash, weights                      writes extra, work
+ *   B  reads aux, stash, extra, dout, weights    writes din, stash, extra, work, grads
+ *   I  reads aux, stash, extra, dout, weights    writes din, stash, extra, work
+ *   W  reads aux, stash, extra, weights          writes stash, extra, work, grads
  * Whatever a body has written it may read again, but for grads and the loss.
  *
  * Values: a write makes a value out of the register's bytes, under the register's name, and ends every value that it
  * overlaps. A read must name a whole value as it was written: same name, shape, dtype and type. So stash and workspace
- * may be used over and over, within a body and, for the stash, from F to I to W, and a stale read is found: the bodies
- * of a stage call one value of the stash by one name. Within one instruction an output may overlap an input only where
- * the op allows it, and then exactly; outputs never overlap. A collective writes its value at once here; that nobody
- * looks before it is awaited is checked beside (body_flight.c). */
+ * may be used over and over, within a body and, for stash and extra, from F to R to I to W, and a stale read is found:
+ * the bodies of a stage call one value by one name. Extra is empty before R, or, in a stage that does not recompute,
+ * before I; it has no bytes for B there. Within one instruction an output may overlap an input only where the op allows
+ * it, and then exactly; outputs never overlap. A collective writes its value at once here; that nobody looks before it
+ * is awaited is checked beside (body_flight.c). */
 #include "body.h"
 
 #include "ir/verify.h"
@@ -87,16 +89,20 @@ void pp_body_complain_whole(const struct pp_body_check *check, const char *forma
 /* Bases by phase, as in the opening comment: given at the start, and writable. */
 static bool is_given(enum pp_phase phase, uint8_t base)
 {
-	return base == PP_BASE_WEIGHT || base == PP_BASE_AUX || (base == PP_BASE_IN && phase == PP_PHASE_F) ||
+	return base == PP_BASE_WEIGHT || (base == PP_BASE_AUX && phase != PP_PHASE_R) ||
+	       (base == PP_BASE_IN && phase == PP_PHASE_F) ||
 	       (base == PP_BASE_DOUT && (phase == PP_PHASE_B || phase == PP_PHASE_I));
 }
 
 static bool is_writable(enum pp_phase phase, uint8_t base)
 {
 	switch ((enum pp_base)base) {
-	case PP_BASE_STASH:
 	case PP_BASE_WORK:
 		return true;
+	case PP_BASE_STASH:
+		return phase != PP_PHASE_R;
+	case PP_BASE_EXTRA:
+		return phase != PP_PHASE_F;
 	case PP_BASE_OUT:
 	case PP_BASE_LOSS:
 		return phase == PP_PHASE_F;
@@ -127,7 +133,9 @@ static bool read_check(const struct pp_body_check *check, const struct pp_values
 	char shape[64];
 	if (is_given(phase, reg->base))
 		return true;
-	if (!is_writable(phase, reg->base) || reg->base == PP_BASE_GRAD || reg->base == PP_BASE_LOSS) {
+	bool readable = is_writable(phase, reg->base) ? reg->base != PP_BASE_GRAD && reg->base != PP_BASE_LOSS
+	                                              : reg->base == PP_BASE_STASH;
+	if (!readable) {
 		pp_body_complain(check, "reads %s (%s), but a body of phase %s may not read %s", reg->name,
 		                 pp_reg_shape_text(reg, shape), pp_phase_name[phase], pp_base_name[reg->base]);
 		return false;
@@ -253,7 +261,7 @@ static bool results_check(const struct pp_body_verifier *v, const struct pp_body
 {
 	const struct pp_body *body = check->body;
 	const struct pp_stage *stage = &v->program->stages[body->stage];
-	if (body->phase == PP_PHASE_W)
+	if (body->phase == PP_PHASE_W || body->phase == PP_PHASE_R)
 		return true;
 	if (body->phase == PP_PHASE_F)
 		return covered_check(check, values, PP_BASE_OUT, pp_stage_out_bytes(v->program, body->stage)) &&
@@ -328,7 +336,7 @@ static void uses_mark(struct pp_body_verifier *v, uint32_t stage)
 	}
 }
 
-/* F from an empty stash; B and I from what F left; W from what I left. */
+/* F from an empty stash; R from what F left; B and I from what both left; W from what I left. */
 static bool stage_check(struct pp_body_verifier *v, uint32_t s)
 {
 	const struct pp_stage *stage = &v->program->stages[s];
@@ -342,17 +350,22 @@ static bool stage_check(struct pp_body_verifier *v, uint32_t s)
 		ok = body_check(v, bodies[PP_PHASE_F], &left);
 	if (!ok)
 		return false;
+	if (bodies[PP_PHASE_R]) {
+		left = pp_values_kept(v->arena, &left);
+		if (!body_check(v, bodies[PP_PHASE_R], &left))
+			return false;
+	}
 	if (bodies[PP_PHASE_B]) {
-		struct pp_values fused = pp_values_of_stash(v->arena, &left);
+		struct pp_values fused = pp_values_kept(v->arena, &left);
 		ok = body_check(v, bodies[PP_PHASE_B], &fused);
 	}
 	if (bodies[PP_PHASE_I]) {
-		left = pp_values_of_stash(v->arena, &left);
+		left = pp_values_kept(v->arena, &left);
 		if (!body_check(v, bodies[PP_PHASE_I], &left))
 			return false;
 	}
 	if (bodies[PP_PHASE_W]) {
-		left = pp_values_of_stash(v->arena, &left);
+		left = pp_values_kept(v->arena, &left);
 		ok &= body_check(v, bodies[PP_PHASE_W], &left);
 	}
 	return ok;

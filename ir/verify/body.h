@@ -83,8 +83,8 @@ struct pp_values {
 
 /* No value yet; keys for all registers of the stage's bodies. */
 struct pp_values pp_values_make(struct pp_arena *arena, const struct pp_program *program, const struct pp_stage *stage);
-/* The values of the stash alone. */
-struct pp_values pp_values_of_stash(struct pp_arena *arena, const struct pp_values *from);
+/* The values of stash and extra alone. */
+struct pp_values pp_values_kept(struct pp_arena *arena, const struct pp_values *from);
 /* The register's bytes hold its value from now on; values that it overlaps are gone. */
 void pp_value_write(struct pp_values *values, const struct pp_reg *reg);
 /* The register that wrote the value at the beginning of `reg`, or NULL. */

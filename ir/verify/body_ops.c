@@ -107,8 +107,8 @@ static bool base_fits(char role, uint8_t base)
 	case 'l':
 		return base == PP_BASE_LOSS;
 	}
-	return base == PP_BASE_IN || base == PP_BASE_OUT || base == PP_BASE_STASH || base == PP_BASE_DOUT ||
-	       base == PP_BASE_DIN || base == PP_BASE_WORK;
+	return base == PP_BASE_IN || base == PP_BASE_OUT || base == PP_BASE_STASH || base == PP_BASE_EXTRA ||
+	       base == PP_BASE_DOUT || base == PP_BASE_DIN || base == PP_BASE_WORK;
 }
 
 static const char *base_wanted(char role)

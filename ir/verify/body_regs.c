@@ -30,6 +30,8 @@ static uint64_t base_bytes(const struct pp_body_verifier *v, const struct pp_bod
 		return stage->aux_bytes;
 	case PP_BASE_STASH:
 		return stage->stash_bytes;
+	case PP_BASE_EXTRA: /* B has it only from R */
+		return body->phase == PP_PHASE_B && !stage->recomputes ? 0 : stage->extra_bytes;
 	case PP_BASE_WORK:
 		return body->work_bytes;
 	case PP_BASE_LOSS:

@@ -93,11 +93,11 @@ const struct pp_reg *pp_value_at(const struct pp_values *values, const struct pp
 	return values->written[key_find(values, reg->base, reg->offset)];
 }
 
-struct pp_values pp_values_of_stash(struct pp_arena *arena, const struct pp_values *from)
+struct pp_values pp_values_kept(struct pp_arena *arena, const struct pp_values *from)
 {
 	struct pp_values to = values_with(arena, from->keys, from->count);
 	for (uint32_t key = 0; key < from->count; key++)
-		if (from->keys[key].base == PP_BASE_STASH && from->written[key])
+		if ((from->keys[key].base == PP_BASE_STASH || from->keys[key].base == PP_BASE_EXTRA) && from->written[key])
 			value_set(&to, key, from->written[key]);
 	return to;
 }

@@ -2,11 +2,13 @@
  *
  * requires: pp_prove_posts and pp_prove_match: a received value is what its send says, and the send is checked here,
  *           on its own rank; the induction over time is closed by V4.
- * ensures:  each (stage, mb) runs F and then B, or I and then W, once, on its rank; every value read is the one
- *           demanded; nothing live or in flight is overwritten, in slots or bytes; nothing is left live at the end. */
+ * ensures:  each (stage, mb) runs F and then B, or I and then W, once, on its rank, and where its stage recomputes one
+ *           remat between; every value read is the one demanded; nothing live or in flight is overwritten, in slots or
+ *           bytes; nothing is left live at the end. */
 #include "slots.h"
 
 #include "ir/lifetime.h"
+#include "ir/operands.h"
 
 #include <inttypes.h>
 
@@ -15,6 +17,11 @@
 static bool loads(const struct pp_flow *f, uint32_t stage)
 {
 	return f->proof->program->stages[stage].loads_tokens || f->proof->program->stages[stage].loads_labels;
+}
+
+static bool recomputes(const struct pp_flow *f, uint32_t stage)
+{
+	return stage < f->proof->program->stage_count && f->proof->program->stages[stage].recomputes;
 }
 
 static bool read_aux(struct pp_flow *f, const struct pp_instr *instr, uint32_t slot, enum pp_phase phase)
@@ -51,7 +58,9 @@ static const char *misplaced(uint8_t from, uint8_t to, uint8_t found)
 		return "runs a second time";
 	if (found > from)
 		return "comes on top of `bwdi`: the gradient would count twice";
-	return found == RAN_NOTHING ? "runs before its forward" : "runs before its input gradient";
+	if (found == RAN_NOTHING)
+		return "runs before its forward";
+	return from == RAN_REMAT ? "runs before its `remat`" : "runs before its input gradient";
 }
 
 /* What runs has a body; a program without any is a schedule alone, and no executor takes it. */
@@ -101,6 +110,12 @@ static bool step(struct pp_flow *f, const struct pp_instr *instr, uint8_t from, 
 			pp_proof_also(f->proof, message, f->rank, i, "earlier");
 	}
 	return false;
+}
+
+/* What B and I must find. */
+static uint8_t before_backward(const struct pp_flow *f, const struct pp_instr *instr)
+{
+	return recomputes(f, instr->stage) ? RAN_REMAT : RAN_FORWARD;
 }
 
 static bool forward(struct pp_flow *f, const struct pp_instr *instr)
@@ -170,21 +185,61 @@ static bool accumulate(struct pp_flow *f, const struct pp_instr *instr)
 	return true;
 }
 
+static bool rematerialize(struct pp_flow *f, const struct pp_instr *instr)
+{
+	if (!step(f, instr, RAN_FORWARD, RAN_REMAT))
+		return false;
+	if (!recomputes(f, instr->stage)) {
+		pp_flow_error(f, "V1", "recomputes what its stage keeps: the stage does not say `recomputes`");
+		return false;
+	}
+	f->operand = "extra";
+	if (!pp_flow_put(f, instr->extra, PP_CLASS_EXTRA, PP_HOLDS_EXTRA, instr->stage, instr->mb,
+	                 f->proof->program->stages[instr->stage].extra_bytes))
+		return false;
+	f->operand = "stash";
+	return stash_absent(f, instr, instr->a[0]) ||
+	       pp_flow_holds(f, instr->a[0], PP_CLASS_STASH, PP_HOLDS_STASH, instr->stage, instr->mb);
+}
+
+/* B and W leave extra empty; without recompute only W finds something there. */
+static bool take_extra(struct pp_flow *f, const struct pp_instr *instr, uint32_t state, bool wanted)
+{
+	f->operand = "extra";
+	return wanted ? pp_flow_take(f, instr->extra, PP_CLASS_EXTRA, state, instr->stage, instr->mb)
+	              : pp_flow_null(f, instr->extra);
+}
+
+/* I leaves in extra what W needs; without recompute it is the first to write there. */
+static bool keep_extra(struct pp_flow *f, const struct pp_instr *instr)
+{
+	uint64_t bytes = f->proof->program->stages[instr->stage].extra_bytes;
+	f->operand = "extra";
+	if (!recomputes(f, instr->stage))
+		return bytes ? pp_flow_put(f, instr->extra, PP_CLASS_EXTRA, PP_HOLDS_EXTRA_W, instr->stage, instr->mb, bytes)
+		             : pp_flow_null(f, instr->extra);
+	if (!pp_flow_holds(f, instr->extra, PP_CLASS_EXTRA, PP_HOLDS_EXTRA, instr->stage, instr->mb))
+		return false;
+	f->value[instr->extra].state = PP_HOLDS_EXTRA_W;
+	return true;
+}
+
 static bool backward(struct pp_flow *f, const struct pp_instr *instr)
 {
-	if (!step(f, instr, RAN_FORWARD, RAN_ALL) || !accumulate(f, instr) || !gradient(f, instr))
+	if (!step(f, instr, before_backward(f, instr), RAN_ALL) || !accumulate(f, instr) || !gradient(f, instr))
 		return false;
 	f->operand = "stash";
 	f->stashes--;
 	if (!stash_absent(f, instr, instr->a[1]) &&
 	    !pp_flow_take(f, instr->a[1], PP_CLASS_STASH, PP_HOLDS_STASH, instr->stage, instr->mb))
 		return false;
-	return read_aux(f, instr, instr->a[0], PP_PHASE_B);
+	return take_extra(f, instr, PP_HOLDS_EXTRA, recomputes(f, instr->stage)) &&
+	       read_aux(f, instr, instr->a[0], PP_PHASE_B);
 }
 
 static bool input_gradient(struct pp_flow *f, const struct pp_instr *instr)
 {
-	if (!step(f, instr, RAN_FORWARD, RAN_INPUT_GRAD) || !gradient(f, instr))
+	if (!step(f, instr, before_backward(f, instr), RAN_INPUT_GRAD) || !keep_extra(f, instr) || !gradient(f, instr))
 		return false;
 	f->operand = "stash";
 	if (!stash_absent(f, instr, instr->a[1])) {
@@ -204,7 +259,8 @@ static bool weight_gradient(struct pp_flow *f, const struct pp_instr *instr)
 	if (!stash_absent(f, instr, instr->a[1]) &&
 	    !pp_flow_take(f, instr->a[1], PP_CLASS_STASH, PP_HOLDS_STASH_W, instr->stage, instr->mb))
 		return false;
-	return read_aux(f, instr, instr->a[0], PP_PHASE_W);
+	bool extra = recomputes(f, instr->stage) || f->proof->program->stages[instr->stage].extra_bytes;
+	return take_extra(f, instr, PP_HOLDS_EXTRA_W, extra) && read_aux(f, instr, instr->a[0], PP_PHASE_W);
 }
 
 /* A load fills all of aux, no less and no more; in a program without bodies nobody says what that is. */
@@ -296,6 +352,8 @@ static bool visit(struct pp_flow *f, const struct pp_instr *instr)
 		return load(f, instr);
 	case PP_OP_FWD:
 		return forward(f, instr);
+	case PP_OP_REMAT:
+		return rematerialize(f, instr);
 	case PP_OP_BWD:
 		return backward(f, instr);
 	case PP_OP_BWDI:
@@ -323,6 +381,17 @@ static bool visit(struct pp_flow *f, const struct pp_instr *instr)
 	return true;
 }
 
+/* Slot operand `index` of a compute op, PP_NULL where it has none. */
+static uint32_t slot_operand(const struct pp_instr *instr, unsigned index)
+{
+	return pp_op_members((enum pp_op)instr->op) >> index & PP_USES_A0 ? pp_instr_slot(instr, index) : PP_NULL;
+}
+
+static bool adds_gradients(const struct pp_instr *instr)
+{
+	return instr->op != PP_OP_FWD && instr->op != PP_OP_REMAT;
+}
+
 /* Two compute ops that may overlap: the second must not touch what the first does. */
 static bool pair_independent(struct pp_flow *f)
 {
@@ -336,11 +405,10 @@ static bool pair_independent(struct pp_flow *f)
 		return false;
 	}
 	const struct pp_instr *second = &stream->items[next];
-	bool meet = first->op != PP_OP_FWD && second->op != PP_OP_FWD && first->stage == second->stage;
-	int operands = first->op == PP_OP_BWDW ? 2 : 4, others = second->op == PP_OP_BWDW ? 2 : 4;
-	for (int i = 0; i < operands; i++)
-		for (int j = 0; j < others; j++)
-			meet |= first->a[i] != PP_NULL && first->a[i] == second->a[j];
+	bool meet = adds_gradients(first) && adds_gradients(second) && first->stage == second->stage;
+	for (unsigned i = 0; i < PP_SLOT_OPERANDS; i++)
+		for (unsigned j = 0; j < PP_SLOT_OPERANDS; j++)
+			meet |= slot_operand(first, i) != PP_NULL && slot_operand(first, i) == slot_operand(second, j);
 	if (!meet)
 		return true;
 	struct pp_message *message =

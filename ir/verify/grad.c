@@ -493,6 +493,7 @@ static bool visit(struct pp_grad *g, const struct pp_instr *instr, const struct 
 		return optimize(g, instr);
 	case PP_OP_LOAD:
 	case PP_OP_FWD:
+	case PP_OP_REMAT:
 	case PP_OP_BWD:
 	case PP_OP_BWDI:
 	case PP_OP_BWDW:

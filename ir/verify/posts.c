@@ -319,6 +319,7 @@ static bool visit(struct walk *w, uint32_t index, const struct pp_instr *instr)
 	switch ((enum pp_op)instr->op) {
 	case PP_OP_LOAD:
 	case PP_OP_FWD:
+	case PP_OP_REMAT:
 	case PP_OP_BWD:
 	case PP_OP_BWDI:
 	case PP_OP_BWDW:

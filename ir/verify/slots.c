@@ -11,6 +11,7 @@ static const char *class_text(uint32_t classes)
 	       : classes == PP_CLASS_RECV   ? "recv"
 	       : classes == PP_CLASS_OUT    ? "out"
 	       : classes == PP_CLASS_STASH  ? "stash"
+	       : classes == PP_CLASS_EXTRA  ? "extra"
 	                                    : "aux";
 }
 
@@ -26,6 +27,8 @@ static const char *value_text(const struct pp_flow *f, uint32_t state, uint32_t 
 	                                   "grad",
 	                                   "the stash of",
 	                                   "the stash after bwdi of",
+	                                   "what remat made of",
+	                                   "the extra after bwdi of",
 	                                   "data of",
 	                                   "a receive into it",
 	                                   "a send from it",

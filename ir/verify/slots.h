@@ -13,6 +13,8 @@ enum pp_slot_state {
 	PP_HOLDS_GRAD,
 	PP_HOLDS_STASH,    /* full: written by F */
 	PP_HOLDS_STASH_W,  /* after I: what W needs */
+	PP_HOLDS_EXTRA,    /* what remat made */
+	PP_HOLDS_EXTRA_W,  /* after I: what W needs */
 	PP_HOLDS_DATA,     /* token ids, labels */
 	PP_BEING_RECEIVED, /* posted, not waited for */
 	PP_BEING_SENT,
@@ -38,7 +40,7 @@ struct pp_flow {
 	uint32_t stashes;      /* held now */
 	uint32_t at;           /* the instruction looked at */
 	bool paired;      /* it is a compute op that may overlap the next one: what it reads stays until that is done */
-	uint32_t held[8]; /* slots that stay so: at most three of each of two ops */
+	uint32_t held[8]; /* slots that stay so: at most four of each of two ops */
 	uint32_t held_count;
 	const char *operand; /* its operand, for messages */
 };
@@ -50,6 +52,7 @@ enum {
 	PP_CLASS_OUT = 1u << PP_SLOT_OUT,
 	PP_CLASS_STASH = 1u << PP_SLOT_STASH,
 	PP_CLASS_AUX = 1u << PP_SLOT_AUX,
+	PP_CLASS_EXTRA = 1u << PP_SLOT_EXTRA,
 };
 
 /* Write a value: the slot must be of one of the classes, hold nothing, have room, and share no bytes with a live one.

@@ -91,7 +91,7 @@ bool pp_prove_order(struct pp_proof *proof);
 bool pp_prove_grad(struct pp_proof *proof);
 
 /* Progress of a (stage, mb). */
-enum { RAN_NOTHING, RAN_FORWARD, RAN_INPUT_GRAD, RAN_ALL };
+enum { RAN_NOTHING, RAN_FORWARD, RAN_REMAT, RAN_INPUT_GRAD, RAN_ALL };
 
 /* V1: before anything is sized by stages * microbatches, there must be as many forwards; at the end every (stage, mb)
  * must have run all (`rank`: only those on it; PP_NULL: everywhere). */

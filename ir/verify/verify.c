@@ -58,6 +58,7 @@ const char *pp_proof_text(const struct pp_proof *proof, uint32_t rank, uint32_t 
 		return pp_arena_printf(proof->arena, "%s %s s%" PRIu32 " m%" PRIu32, mnemonic, pp_load_name[instr->sub],
 		                       instr->stage, instr->mb);
 	case PP_OP_FWD:
+	case PP_OP_REMAT:
 	case PP_OP_BWD:
 	case PP_OP_BWDI:
 	case PP_OP_BWDW:

@@ -40,7 +40,7 @@ static struct pp_program *make_program(struct pp_arena *arena, const struct pp_s
 		                                       .out_count = last ? 0 : 4096,
 		                                       .loads_tokens = s == 0,
 		                                       .loads_labels = last,
-		                                       .body = {PP_NULL, PP_NULL, PP_NULL, PP_NULL},
+		                                       .body = {PP_NULL, PP_NULL, PP_NULL, PP_NULL, PP_NULL},
 		                                       .stash_bytes = 100000 + (s >= schedule->ranks ? extra : 0),
 		                                       .aux_bytes = s == 0 || last ? 512 : 0,
 		                                       .ticks = {100, 200, 100, 100}};

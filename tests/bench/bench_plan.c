@@ -169,7 +169,7 @@ static struct pp_program *make_program(struct pp_arena *arena, const struct pp_s
 		                                       .out_count = last ? 0 : out,
 		                                       .loads_tokens = s == 0,
 		                                       .loads_labels = last,
-		                                       .body = {PP_NULL, PP_NULL, PP_NULL, PP_NULL},
+		                                       .body = {PP_NULL, PP_NULL, PP_NULL, PP_NULL, PP_NULL},
 		                                       .stash_bytes = stash,
 		                                       .aux_bytes = s == 0 || last ? 512 : 0,
 		                                       .ticks = {100, 200, 100, 100}};

@@ -68,7 +68,7 @@ static struct writer begin(struct pp_arena *arena, uint32_t ranks, uint32_t micr
 		program->stages[r] = (struct pp_stage){.rank = r,
 		                                       .title = "stage",
 		                                       .out_count = r + 1 < ranks ? COUNT : 0,
-		                                       .body = {PP_NULL, PP_NULL, PP_NULL, PP_NULL}};
+		                                       .body = {PP_NULL, PP_NULL, PP_NULL, PP_NULL, PP_NULL}};
 		struct pp_rank *memory = &program->rank[r];
 		memory->slot_count = 4 + microbatches;
 		memory->slots = PP_NEW_ARRAY(arena, struct pp_slot, memory->slot_count);
@@ -109,6 +109,8 @@ static void step(struct writer *w, const struct pp_action *action, bool first_ba
 	                           .mb = m,
 	                           .a = {forward ? read : PP_NULL, forward ? PP_NULL : 4 + m, forward ? written : read,
 	                                 forward ? 4 + m : written}};
+	if (!forward)
+		compute.extra = PP_NULL;
 	emit(w, compute);
 	if (sends) {
 		uint32_t channel = channel_of(program, r, to, kind);

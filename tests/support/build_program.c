@@ -294,7 +294,8 @@ static void emit_compute(struct builder *b, struct compute *c)
 	}
 	static const uint8_t op[] = {PP_OP_FWD, PP_OP_BWD, PP_OP_BWDI, PP_OP_BWDW};
 	bool weights = c->action.kind != PP_I;
-	struct pp_instr instr = {.op = op[c->action.kind], .stage = s, .mb = m, .a = {f->aux, f->stash, c->in, c->out}};
+	struct pp_instr instr = {
+	    .op = op[c->action.kind], .stage = s, .mb = m, .a = {f->aux, f->stash, c->in, c->out}, .extra = PP_NULL};
 	if (c->action.kind == PP_W)
 		instr.a[2] = instr.a[3] = PP_NULL;
 	if (weights && b->weights_of[s]++ == 0)

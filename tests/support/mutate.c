@@ -2,6 +2,8 @@
 #include "mutate.h"
 
 #include "build_program.h"
+
+#include "ir/operands.h"
 #include "random.h"
 
 #include <string.h>
@@ -92,18 +94,18 @@ static bool retarget(struct site *site)
 	const struct pp_rank *memory = &site->program->rank[site->rank];
 	uint32_t operand;
 	do
-		operand = random_below(site->seed, 4);
+		operand = random_below(site->seed, PP_SLOT_OPERANDS);
 	while (!carries(site->instr, (char)('1' + operand)));
-	uint32_t old = site->instr->a[operand];
+	uint32_t *slot_of = operand < 4 ? &site->instr->a[operand] : &site->instr->extra, old = *slot_of;
 	if (old == PP_NULL || random_below(site->seed, 12) == 0) {
 		bool fixed = old != PP_NULL && pp_slot_is_static(memory->slots[old].class);
 		if (site->instr->op == PP_OP_SEND || site->instr->op == PP_OP_RECV || site->instr->op == PP_OP_LOAD || fixed ||
-		    site->instr->op >= PP_OP_COLL)
+		    (site->instr->op == PP_OP_REMAT && operand == 4) || site->instr->op >= PP_OP_COLL)
 			return false; /* a reader refuses a null slot there */
 		if (old != PP_NULL) {
 			if (operand == 0 && site->instr->op != PP_OP_FWD)
 				return false; /* whether a backward reads aux is said by its body, and these programs have none */
-			site->instr->a[operand] = PP_NULL;
+			*slot_of = PP_NULL;
 			return true;
 		}
 	}
@@ -112,7 +114,7 @@ static bool retarget(struct site *site)
 		uint32_t slot = random_below(site->seed, memory->slot_count);
 		if (slot == old || (!any && old != PP_NULL && memory->slots[slot].class != memory->slots[old].class))
 			continue;
-		site->instr->a[operand] = slot;
+		*slot_of = slot;
 		return true;
 	}
 	return false;
@@ -120,12 +122,14 @@ static bool retarget(struct site *site)
 
 static bool change_op(struct site *site)
 {
-	static const uint8_t compute[] = {PP_OP_FWD, PP_OP_BWD, PP_OP_BWDI, PP_OP_BWDW};
+	static const uint8_t compute[] = {PP_OP_FWD, PP_OP_BWD, PP_OP_BWDI, PP_OP_BWDW, PP_OP_REMAT};
 	struct pp_instr *instr = site->instr;
 	if (instr->op >= PP_OP_FWD && instr->op <= PP_OP_BWDW) {
-		instr->op = compute[random_below(site->seed, 4)];
-		if (instr->op == PP_OP_BWDW)
-			instr->a[2] = instr->a[3] = PP_NULL;
+		bool extra = carries(instr, '5');
+		instr->op = compute[random_below(site->seed, sizeof compute)];
+		if (!extra && carries(instr, '5'))
+			instr->extra = PP_NULL;
+		*instr = pp_instr_canonical(instr, pp_op_members((enum pp_op)instr->op));
 		return true;
 	}
 	if (instr->op != PP_OP_SEND && instr->op != PP_OP_RECV)
@@ -201,9 +205,9 @@ static bool resize_slot(struct site *site)
 bool mutate(struct pp_program *program, enum mutation kind, uint64_t *seed)
 {
 	static const char *const letters[MUTATION_COUNT] = {
-	    [MUTATE_SLOT] = "1234", [MUTATE_CHANNEL] = "c", [MUTATE_SEQUENCE] = "q",     [MUTATE_STAGE] = "s",
-	    [MUTATE_MB] = "mnh",    [MUTATE_FLAGS] = "s",   [MUTATE_DTYPE] = "t",        [MUTATE_COUNT] = "t",
-	    [MUTATE_KIND] = "krue", [MUTATE_GROUP] = "G",   [MUTATE_COLLECTIVE_ID] = "K"};
+	    [MUTATE_SLOT] = "12345", [MUTATE_CHANNEL] = "c", [MUTATE_SEQUENCE] = "q",     [MUTATE_STAGE] = "s",
+	    [MUTATE_MB] = "mnh",     [MUTATE_FLAGS] = "s",   [MUTATE_DTYPE] = "t",        [MUTATE_COUNT] = "t",
+	    [MUTATE_KIND] = "krue",  [MUTATE_GROUP] = "G",   [MUTATE_COLLECTIVE_ID] = "K"};
 	struct site site = {.program = program, .seed = seed};
 	if (!pick(&site, letters[kind]))
 		return false;

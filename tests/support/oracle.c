@@ -142,18 +142,34 @@ static void accumulate(struct oracle *o, uint32_t r, const struct pp_instr *inst
 	}
 }
 
+static uint64_t read_extra(const struct oracle *o, uint32_t r, const struct pp_instr *instr)
+{
+	bool reads = instr->op == PP_OP_BWDW || o->program->stages[instr->stage].recomputes;
+	return reads ? read(o, r, instr->extra) : 0;
+}
+
 /* All inputs of a compute op, read before and after its outputs are written: they must not change meanwhile. */
 static uint64_t inputs(const struct oracle *o, uint32_t r, const struct pp_instr *instr)
 {
-	bool forward = instr->op == PP_OP_FWD;
+	bool forward = instr->op == PP_OP_FWD, again = instr->op == PP_OP_REMAT;
 	uint64_t all[] = {instr->op,
 	                  instr->stage,
 	                  instr->mb,
-	                  read(o, r, instr->a[forward ? 0 : 1]),
+	                  again ? 0 : read(o, r, instr->a[forward ? 0 : 1]),
 	                  read(o, r, instr->a[forward ? 1 : 0]),
-	                  forward || instr->op == PP_OP_BWDW ? 0 : read(o, r, instr->a[2]),
+	                  forward || again || instr->op == PP_OP_BWDW ? 0 : read(o, r, instr->a[2]),
+	                  forward || again ? 0 : read_extra(o, r, instr),
 	                  weights(o, r, instr->stage)};
 	return mix_all(7, all, sizeof all / sizeof *all);
+}
+
+/* Makes what a backward needs once more: reads the stash, leaves it as it is. */
+static void recompute(struct oracle *o, uint32_t r, const struct pp_instr *instr)
+{
+	uint64_t from = inputs(o, r, instr);
+	write(o, r, instr->extra, mix(from, 6));
+	if (inputs(o, r, instr) != from)
+		o->poison++;
 }
 
 static void compute(struct oracle *o, uint32_t r, const struct pp_instr *instr)
@@ -178,9 +194,11 @@ static void compute(struct oracle *o, uint32_t r, const struct pp_instr *instr)
 	else if (instr->op != PP_OP_BWDW)
 		destroy(o, r, instr->a[2]);
 	if (instr->op == PP_OP_BWD || instr->op == PP_OP_BWDW)
-		destroy(o, r, instr->a[1]);
-	if (instr->op == PP_OP_BWDI)
+		destroy(o, r, instr->a[1]), destroy(o, r, instr->extra);
+	if (instr->op == PP_OP_BWDI) {
 		write(o, r, instr->a[1], mix(from, 5));
+		write(o, r, instr->extra, mix(from, 7));
+	}
 }
 
 /* ---- messages -------------------------------------------------------------------------------- */
@@ -399,6 +417,9 @@ static bool step(struct oracle *o, uint32_t r, uint64_t number)
 		write(o, r, instr->a[0], mix_all(5, what, 4));
 		break;
 	}
+	case PP_OP_REMAT:
+		recompute(o, r, instr);
+		break;
 	case PP_OP_FWD:
 	case PP_OP_BWD:
 	case PP_OP_BWDI:

@@ -4,6 +4,8 @@
  * are reduced over all ranks chunk by chunk. */
 #include "sample_program.h"
 
+#include "ir/operands.h"
+
 struct builder {
 	struct pp_arena *arena;
 	struct pp_program *program;
@@ -33,7 +35,9 @@ static struct pp_instr *add_instr(struct builder *b, uint32_t rank, enum pp_op o
 	struct pp_stream *stream = &b->program->programs[0].streams[rank];
 	stream->items = pp_arena_grow(b->arena, stream->items, stream->count, stream->count + 1, sizeof *stream->items);
 	struct pp_instr *instr = &stream->items[stream->count++];
-	*instr = (struct pp_instr){.op = (uint8_t)op, .stage = stage, .mb = mb, .a = {PP_NULL, PP_NULL, PP_NULL, PP_NULL}};
+	*instr = pp_instr_blank(op);
+	instr->stage = stage;
+	instr->mb = mb;
 	return instr;
 }
 

@@ -231,7 +231,7 @@ static inline void make_program(struct world *w, uint64_t f, uint64_t i, uint64_
 		                                       .loads_labels = last,
 		                                       .stash_bytes = 1024,
 		                                       .aux_bytes = s == 0 || last ? 64 : 0,
-		                                       .body = {PP_NULL, PP_NULL, PP_NULL, PP_NULL},
+		                                       .body = {PP_NULL, PP_NULL, PP_NULL, PP_NULL, PP_NULL},
 		                                       .ticks = {f, i + wt, i, wt}};
 	}
 	w->spec = (struct pp_spec){

@@ -23,8 +23,8 @@ static void embedding(void **state)
 {
 	(void)state;
 	enum { TOKENS = 12, SEQ = 6, COLUMNS = 5, ROWS = 8, SHARDS = 4, EACH = ROWS / SHARDS };
-	float table[ROWS * COLUMNS], positions[SEQ * COLUMNS], whole[TOKENS * COLUMNS], sum[TOKENS * COLUMNS] = {0},
-	    part_of[TOKENS * COLUMNS];
+	float table[ROWS * COLUMNS], positions[SEQ * COLUMNS], whole[TOKENS * COLUMNS],
+	    sum[TOKENS * COLUMNS] = {0}, part_of[TOKENS * COLUMNS];
 	float dtable[ROWS * COLUMNS], dpositions[SEQ * COLUMNS], dpart[EACH * COLUMNS], dpositions_part[SEQ * COLUMNS];
 	int32_t ids[TOKENS];
 	fill(ROWS * COLUMNS, table, 1);

@@ -99,7 +99,7 @@ static void flops_of_a_block(void **state)
 	    [PP_PHASE_F] = G, [PP_PHASE_B] = 2 * G, [PP_PHASE_I] = G, [PP_PHASE_W] = G};
 	const uint64_t core[PP_PHASE_COUNT] = {
 	    [PP_PHASE_F] = C, [PP_PHASE_B] = 2 * C, [PP_PHASE_I] = 2 * C, [PP_PHASE_W] = 0};
-	for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++) {
+	for (unsigned phase = 0; phase < PP_PHASE_R; phase++) {
 		assert_int_equal(block->matmul_flops[phase], matmul[phase]);
 		assert_int_equal(block->attention_flops[phase], core[phase]);
 		assert_int_equal(head->matmul_flops[phase], 2 * T * 100 * h * (phase == PP_PHASE_B ? 2 : 1));

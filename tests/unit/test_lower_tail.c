@@ -302,8 +302,9 @@ static void collectives_have_a_limit(void **state)
 	w.spec.train.hypers = PP_NEW_ARRAY(w.arena, struct pp_hyper, 2);
 	w.spec.train.hyper_count = 2;
 	assert_false(pp_lower(&w.program, &w.spec, &w.schedule, w.diag));
-	assert_string_equal(diagnostics(&w), "error[E0618]: tensor emb.tok has 4294967296 elements; a collective carries at "
-	                                     "most 4294967295\n   = help: use a larger tp, or smaller layers\n");
+	assert_string_equal(diagnostics(&w),
+	                    "error[E0618]: tensor emb.tok has 4294967296 elements; a collective carries at "
+	                    "most 4294967295\n   = help: use a larger tp, or smaller layers\n");
 	end_world(&w);
 }
 
@@ -315,10 +316,8 @@ static void assert_latencies(enum pp_rank_order order, uint64_t channel, uint64_
 	make_program(&w, 100, 100, 100, 10);
 	w.program.tp = w.program.dp = 2;
 	w.program.rank_order = (uint8_t)order;
-	w.spec.cluster = (struct pp_cluster){.nodes = 2,
-	                                     .gpus = 4,
-	                                     .intra = {.latency = 1, .bandwidth = 300},
-	                                     .inter = {.latency = 9, .bandwidth = 25}};
+	w.spec.cluster = (struct pp_cluster){
+	    .nodes = 2, .gpus = 4, .intra = {.latency = 1, .bandwidth = 300}, .inter = {.latency = 9, .bandwidth = 25}};
 	train_with(&w, (const struct pp_use[]){{.tensor = 0, .stage = 0}, {.tensor = 1, .stage = 1}}, 2);
 	assert_int_equal(w.program.channels[0].latency, channel);
 	assert_int_equal(w.program.channels[0].bandwidth, channel == 1 ? 300 : 25);

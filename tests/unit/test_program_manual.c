@@ -45,8 +45,8 @@ static const char *value_of(struct pp_arena *arena, const struct pp_field *field
 		return "f32*N";
 	case PP_FIELD_SHAPE:
 		return "f32*N or f32*NxN";
-	case PP_FIELD_FOUR:
-		return "N N N N";
+	case PP_FIELD_PHASES:
+		return "N N N N [N]";
 	case PP_FIELD_RANKS:
 		return "0,3-5";
 	case PP_FIELD_SLOT:
@@ -63,7 +63,7 @@ static const char *default_of(struct pp_arena *arena, const struct pp_field *fie
 		return "";
 	if (field->kind == PP_FIELD_NAME)
 		return pp_arena_printf(arena, " (%s)", field->names[field->initial]);
-	if (field->kind == PP_FIELD_FOUR && field->initials)
+	if (field->kind == PP_FIELD_PHASES && field->initials)
 		return pp_arena_printf(arena, " (%u %u %u %u)", (unsigned)field->initials[0], (unsigned)field->initials[1],
 		                       (unsigned)field->initials[2], (unsigned)field->initials[3]);
 	bool whole = field->kind == PP_FIELD_U8 || field->kind == PP_FIELD_U32 || field->kind == PP_FIELD_U64;

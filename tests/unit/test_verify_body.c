@@ -337,7 +337,7 @@ static void an_altered_register_is_found(void **state)
 {
 	(void)state;
 	for (uint32_t stage = 0; stage < 3; stage++) {
-		for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++) {
+		for (unsigned phase = 0; phase < PP_PHASE_R; phase++) {
 			struct built built = three_stages();
 			uint32_t count = body_of(&built, stage, (enum pp_phase)phase)->reg_count;
 			pp_arena_destroy(built.arena);
