@@ -38,7 +38,7 @@ static const struct pp_kind *kind_at(const struct stage_build *build, uint32_t i
 
 static struct pp_shape shape_at(const struct stage_build *build, uint32_t i)
 {
-	return pp_shape_make(layer_at(build, i), build->spec->train.microbatch, (enum pp_dtype)build->spec->dtype);
+	return pp_shape_make(layer_at(build, i), build->spec);
 }
 
 static bool is_trained(const struct stage_build *build, uint32_t i)
@@ -96,7 +96,7 @@ static void layer_build_make(struct stage_build *build, uint32_t i, struct pp_la
 	layer->mb_mean = build->spec->train.mean == PP_MB_MEAN;
 	layer->input = layer->output = layer->dy = layer->dx = PP_NULL;
 	pp_part_layout_make(layer->layer, &layer->shape, build->split, &layer->layout);
-	kind_at(build, i)->params(layer->layer, layer->params);
+	kind_at(build, i)->params(layer->layer, &layer->shape, layer->params);
 	for (unsigned k = 0; k < PP_PARAMS_MAX; k++) {
 		const struct pp_use *use = tensors->use[k] == PP_NULL ? NULL : &build->program->uses[tensors->use[k]];
 		layer->weight_slot[k] = use ? use->weight : PP_NULL;
@@ -293,7 +293,7 @@ static void build_begin(struct stage_build *build, uint32_t most_layers)
 {
 	struct pp_arena *arena = build->program->arena;
 	uint32_t tensor_count, use_count;
-	build->tensors = pp_layer_tensors_make(arena, &build->spec->model, &tensor_count, &use_count);
+	build->tensors = pp_layer_tensors_make(arena, build->spec, &tensor_count, &use_count);
 	assert(tensor_count == build->program->tensor_count && use_count == build->program->use_count);
 	build->stash_offset = PP_NEW_ARRAY(arena, uint64_t, most_layers);
 	build->home = PP_NEW_ARRAY(arena, uint32_t, most_layers);
@@ -354,7 +354,7 @@ void pp_bodies_build(struct pp_program *program, const struct pp_spec *spec, con
 /* ---- one layer, for its counts --------------------------------------------------------------- */
 
 /* The layer between two norms, whose own backward takes no more than any layer's: two gradients of the hidden state. */
-uint64_t pp_layer_work_bytes(const struct pp_layer *layer, uint32_t microbatch, enum pp_dtype dtype)
+uint64_t pp_layer_work_bytes(const struct pp_layer *layer, const struct pp_spec *whole)
 {
 	const struct pp_kind *kind = pp_kinds[layer->kind];
 	if (!kind->wants_input && !kind->makes_hidden)
@@ -363,8 +363,10 @@ uint64_t pp_layer_work_bytes(const struct pp_layer *layer, uint32_t microbatch, 
 	uint64_t ticks[3][PP_PHASE_COUNT] = {0};
 	norm.kind = PP_LAYER_NORM;
 	norm.name = "before";
-	struct pp_spec spec = {
-	    .dtype = (uint8_t)dtype, .train = {.microbatch = microbatch}, .model = {.layers = layers, .seq = layer->seq}};
+	struct pp_spec spec = {.dtype = whole->dtype,
+	                       .parallel = whole->parallel,
+	                       .train = {.microbatch = whole->train.microbatch},
+	                       .model = {.layers = layers, .seq = layer->seq}};
 	if (kind->wants_input)
 		layers[spec.model.layer_count++] = norm;
 	layers[spec.model.layer_count] = *layer;
@@ -374,14 +376,14 @@ uint64_t pp_layer_work_bytes(const struct pp_layer *layer, uint32_t microbatch, 
 		layers[spec.model.layer_count++] = norm;
 	struct pp_stage_plan item = {.layer_count = spec.model.layer_count};
 	struct pp_stages stages = {.items = &item, .count = 1, .layer_ticks = ticks};
-	struct pp_program program = {.arena = pp_arena_create(NULL), .ranks = 1};
-	pp_tensors_build(&program, &spec.model, &stages, dtype);
+	struct pp_program program = {.arena = pp_arena_create(NULL), .ranks = 1, .tp = whole->parallel.tp};
+	pp_tensors_build(&program, &spec, &stages);
 	struct stage_build build = {.program = &program, .spec = &spec, .stages = &stages, .split = true};
 	build_begin(&build, ranks_and_stages_make(&program, &stages));
 	stage_begin(&build, 0);
 	stage_fill(&build, program.stages);
-	struct pp_shape shape = pp_shape_make(layer, microbatch, dtype);
-	struct pp_flow hidden = {PP_FLOW_HIDDEN, (uint8_t)dtype, shape.tokens, layer->hidden};
+	struct pp_shape shape = pp_shape_make(layer, &spec);
+	struct pp_flow hidden = {PP_FLOW_HIDDEN, spec.dtype, (uint8_t)pp_hidden_spread(&shape), shape.rows, layer->hidden};
 	build.in = kind->wants_input ? hidden : (struct pp_flow){.kind = PP_FLOW_NONE};
 	build.out = kind->makes_hidden ? hidden : (struct pp_flow){.kind = PP_FLOW_NONE};
 	struct pp_body fused, split;

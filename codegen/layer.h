@@ -14,14 +14,12 @@
  * functions below; only pp_layer_count does without. */
 bool pp_layers_check(struct pp_arena *arena, const struct pp_spec *spec, struct pp_diag *diag);
 
-/* Exact counts of one layer for one microbatch of `microbatch` samples in `dtype`. */
-void pp_layer_count(const struct pp_layer *layer, uint32_t microbatch, enum pp_dtype dtype,
-                    struct pp_layer_counts *counts);
+/* Exact counts of one layer for one microbatch, in the dtype and under the tensor parallelism of the spec. */
+void pp_layer_count(const struct pp_layer *layer, const struct pp_spec *spec, struct pp_layer_counts *counts);
 
 /* Fill in program->tensors (global, layer order, tied tensors once) and program->uses (per stage, without slots) from
- * the model and the stages. */
-void pp_tensors_build(struct pp_program *program, const struct pp_model *model, const struct pp_stages *stages,
-                      enum pp_dtype dtype);
+ * the spec and the stages. */
+void pp_tensors_build(struct pp_program *program, const struct pp_spec *spec, const struct pp_stages *stages);
 
 /* Fill in program->stages[] (title, out_count, loads, stash and aux bytes), create the static slots of every rank
  * (weights, grads, moments, losses, norms, scale, workspace; class and bytes, not placed) and build

@@ -54,8 +54,9 @@ static void mlp_params(const struct pp_layer *layer, struct pp_param *list)
 
 /* Attention h(q+2w)+q*h, MLP 2*h*f or gated 3*h*f, two norms of 2h (h without bias), qk-norm 2e; biases q+2w+h and f+h,
  * gated 2f+h (cost model 1.1). */
-static void params(const struct pp_layer *layer, struct pp_param *list)
+static void params(const struct pp_layer *layer, const struct pp_shape *shape, struct pp_param *list)
 {
+	(void)shape;
 	uint64_t hidden = layer->hidden, query = pp_query_width(layer), key = pp_key_width(layer);
 	norm_params(layer, "norm1.weight", "norm1.bias", list + NORM1_WEIGHT);
 	linear_params(layer, "attn.q.weight", "attn.q.bias", query, hidden, false, list + Q_WEIGHT);

@@ -5,8 +5,9 @@
 enum { KEPT };
 
 /* Its parameters are planned and priced, not trained: no tensor stands for them (tensors.c makes their slots). */
-static void params(const struct pp_layer *layer, struct pp_param *list)
+static void params(const struct pp_layer *layer, const struct pp_shape *shape, struct pp_param *list)
 {
+	(void)shape;
 	(void)layer;
 	(void)list;
 }

@@ -6,8 +6,9 @@ enum { WEIGHT, POSITION };
 enum { DY };
 
 /* V*h, and s*h learned positions, none with rope (cost model 1.1). */
-static void params(const struct pp_layer *layer, struct pp_param *list)
+static void params(const struct pp_layer *layer, const struct pp_shape *shape, struct pp_param *list)
 {
+	(void)shape;
 	list[WEIGHT] = (struct pp_param){
 	    .suffix = "weight", .rows = layer->padded_vocab, .columns = layer->hidden, .init = PP_INIT_NORMAL, .shard = 0};
 	if (layer->rope_theta)

@@ -11,14 +11,27 @@
 
 enum { PP_PARAMS_MAX = 20, PP_PARTS_MAX = 32, PP_PART_ALIGN = 64, PP_NOT_SHARDED = 255 };
 
-/* Sizes of one microbatch. */
+/* Sizes of one microbatch on one tensor-parallel rank. */
 struct pp_shape {
 	uint64_t tokens; /* microbatch * seq */
+	uint64_t rows;   /* of the hidden state: the tokens, with sequence parallelism a tp-th of them */
 	uint64_t seq;
 	enum pp_dtype dtype; /* of activations and weights; gradients of weights are f32 */
+	uint32_t tp;
+	bool sp; /* false where tp = 1 */
 };
 
-/* A parameter tensor of a layer. rows = 0: the layer has none (no bias). */
+/* How a value is spread over the tensor-parallel group: the same on all ranks, partial sums, a part of the rows or of
+ * the columns. One rank alone holds all. */
+enum pp_spread { PP_WHOLE, PP_SUMS, PP_ROWS, PP_COLUMNS };
+
+/* The hidden state between layers. */
+static inline enum pp_spread pp_hidden_spread(const struct pp_shape *shape)
+{
+	return shape->sp ? PP_ROWS : PP_WHOLE;
+}
+
+/* A parameter tensor of a layer, whole. rows = 0: the layer has none (no bias). */
 struct pp_param {
 	const char *suffix;     /* of the tensor's name: attn.q.weight */
 	uint64_t rows, columns; /* columns = 0: a vector */
@@ -38,7 +51,8 @@ struct pp_part {
 	uint64_t rows, columns;
 	uint8_t dtype;
 	bool weight_pass;
-	uint8_t over; /* the part whose bytes it takes over, or PP_NO_PART */
+	uint8_t spread; /* enum pp_spread; rows and columns are those of this rank */
+	uint8_t over;   /* the part whose bytes it takes over, or PP_NO_PART */
 };
 enum { PP_NO_PART = 255 };
 
@@ -50,7 +64,7 @@ struct pp_kind {
 	bool makes_hidden;     /* its output is the hidden state [tokens, hidden] */
 	uint8_t gradient_part; /* the part that holds the gradient of its output, or PP_NO_PART: it has none */
 	/* Fill in the list (zeroed by the caller); its order is the order of tensor ids. */
-	void (*params)(const struct pp_layer *layer, struct pp_param *params);
+	void (*params)(const struct pp_layer *layer, const struct pp_shape *shape, struct pp_param *params);
 	/* Fill in the parts (zeroed by the caller). */
 	void (*parts)(const struct pp_layer *layer, const struct pp_shape *shape, struct pp_part *parts);
 	/* FLOPs, traffic, message and fixed times; B is summed by the caller. */
@@ -63,7 +77,10 @@ struct pp_kind {
 extern const struct pp_kind *const pp_kinds[PP_LAYER_KIND_COUNT];
 extern const struct pp_kind pp_kind_embedding, pp_kind_block, pp_kind_norm, pp_kind_head, pp_kind_custom;
 
-struct pp_shape pp_shape_make(const struct pp_layer *layer, uint32_t microbatch, enum pp_dtype dtype);
+struct pp_shape pp_shape_make(const struct pp_layer *layer, const struct pp_spec *spec);
+
+/* The share of a parameter that one tensor-parallel rank holds. */
+struct pp_param pp_param_local(const struct pp_param *param, const struct pp_shape *shape);
 
 /* Where the parts of a layer lie in its share of the stash, and that share's size. Multiples of PP_PART_ALIGN, so the
  * shares of a stage's layers add up exactly. */
@@ -80,6 +97,7 @@ enum pp_flow_kind { PP_FLOW_NONE, PP_FLOW_HIDDEN, PP_FLOW_RAW };
 struct pp_flow {
 	uint8_t kind; /* enum pp_flow_kind */
 	uint8_t dtype;
+	uint8_t spread; /* enum pp_spread */
 	uint64_t rows, columns;
 };
 
@@ -92,7 +110,7 @@ uint64_t pp_flow_bytes(const struct pp_flow *flow);
 struct pp_layer_tensors {
 	uint32_t tensor[PP_PARAMS_MAX], use[PP_PARAMS_MAX];
 };
-struct pp_layer_tensors *pp_layer_tensors_make(struct pp_arena *arena, const struct pp_model *model,
+struct pp_layer_tensors *pp_layer_tensors_make(struct pp_arena *arena, const struct pp_spec *spec,
                                                uint32_t *tensor_count, uint32_t *use_count);
 
 /* Make the static slots of every rank and bind the uses to them. The last is the workspace, its size still open. */
@@ -100,7 +118,7 @@ void pp_static_slots_build(struct pp_program *program, const struct pp_spec *spe
 
 /* Workspace of the layer's bodies, the larger of both forms, where it stands between others in a stage. requires: it
  * fits. */
-uint64_t pp_layer_work_bytes(const struct pp_layer *layer, uint32_t microbatch, enum pp_dtype dtype);
+uint64_t pp_layer_work_bytes(const struct pp_layer *layer, const struct pp_spec *spec);
 
 /* block.3 or emb: what the names of a layer's tensors and registers begin with. */
 const char *pp_layer_prefix(struct pp_arena *arena, const struct pp_layer *layer);

@@ -6,8 +6,9 @@ enum { WEIGHT, BIAS };
 enum { X, MEAN, RSTD, DY };
 
 /* LN 2h, RMS h (cost model 1.1). */
-static void params(const struct pp_layer *layer, struct pp_param *list)
+static void params(const struct pp_layer *layer, const struct pp_shape *shape, struct pp_param *list)
 {
+	(void)shape;
 	list[WEIGHT] =
 	    (struct pp_param){.suffix = "weight", .rows = layer->hidden, .init = PP_INIT_ONE, .shard = PP_NOT_SHARDED};
 	if (pp_norm_has_beta(layer))

@@ -12,9 +12,25 @@ const struct pp_kind *const pp_kinds[PP_LAYER_KIND_COUNT] = {
     [PP_LAYER_HEAD] = &pp_kind_head,           [PP_LAYER_CUSTOM] = &pp_kind_custom,
 };
 
-struct pp_shape pp_shape_make(const struct pp_layer *layer, uint32_t microbatch, enum pp_dtype dtype)
+struct pp_shape pp_shape_make(const struct pp_layer *layer, const struct pp_spec *spec)
 {
-	return (struct pp_shape){.tokens = pp_times(microbatch, layer->seq), .seq = layer->seq, .dtype = dtype};
+	struct pp_shape shape = {.tokens = pp_times(spec->train.microbatch, layer->seq),
+	                         .seq = layer->seq,
+	                         .dtype = (enum pp_dtype)spec->dtype,
+	                         .tp = spec->parallel.tp,
+	                         .sp = spec->parallel.sp && spec->parallel.tp > 1};
+	shape.rows = shape.sp ? shape.tokens / shape.tp : shape.tokens;
+	return shape;
+}
+
+struct pp_param pp_param_local(const struct pp_param *param, const struct pp_shape *shape)
+{
+	struct pp_param local = *param;
+	if (param->shard == 0)
+		local.rows /= shape->tp;
+	else if (param->shard == 1)
+		local.columns /= shape->tp;
+	return local;
 }
 
 static uint64_t part_bytes(const struct pp_part *part)
@@ -50,7 +66,7 @@ static bool layer_fits(const struct pp_layer *layer, const struct pp_shape *shap
 	struct pp_part_layout layout;
 	struct pp_param params[PP_PARAMS_MAX] = {0};
 	pp_part_layout_make(layer, shape, true, &layout);
-	pp_kinds[layer->kind]->params(layer, params);
+	pp_kinds[layer->kind]->params(layer, shape, params);
 	uint64_t widest = shape->tokens;
 	for (unsigned i = 0; i < PP_PARTS_MAX; i++)
 		if (layer->kind != PP_LAYER_CUSTOM) /* its part is no register */
@@ -59,18 +75,21 @@ static bool layer_fits(const struct pp_layer *layer, const struct pp_shape *shap
 		widest = widest > params[i].rows ? widest : params[i].rows;
 		widest = widest > params[i].columns ? widest : params[i].columns;
 	}
-	struct pp_flow hidden = {PP_FLOW_HIDDEN, 0, shape->tokens, layer->hidden}, none = {.kind = PP_FLOW_NONE};
+	struct pp_flow hidden = {PP_FLOW_HIDDEN, 0, PP_WHOLE, shape->rows, layer->hidden}, none = {.kind = PP_FLOW_NONE};
 	struct pp_flow after = pp_flow_after(layer, shape, layer->kind == PP_LAYER_CUSTOM ? none : hidden);
 	return widest <= UINT32_MAX && layout.bytes <= INT64_MAX && pp_times(after.rows, after.columns) <= UINT32_MAX;
 }
 
-static uint64_t parameter_total(const struct pp_layer *layer)
+/* Of one tensor-parallel rank. */
+static uint64_t parameter_total(const struct pp_layer *layer, const struct pp_shape *shape)
 {
 	struct pp_param params[PP_PARAMS_MAX] = {0};
-	pp_kinds[layer->kind]->params(layer, params);
+	pp_kinds[layer->kind]->params(layer, shape, params);
 	uint64_t total = 0;
-	for (unsigned i = 0; i < PP_PARAMS_MAX; i++)
-		total = pp_plus(total, pp_times(params[i].rows, params[i].columns ? params[i].columns : 1));
+	for (unsigned i = 0; i < PP_PARAMS_MAX; i++) {
+		struct pp_param local = pp_param_local(&params[i], shape);
+		total = pp_plus(total, pp_times(local.rows, local.columns ? local.columns : 1));
+	}
 	return layer->kind == PP_LAYER_CUSTOM ? layer->custom.params : total;
 }
 
@@ -80,11 +99,11 @@ bool pp_layers_check(struct pp_arena *arena, const struct pp_spec *spec, struct 
 	uint64_t kept = 0, params = 0;
 	for (uint32_t i = 0; i < spec->model.layer_count; i++) {
 		const struct pp_layer *layer = &spec->model.layers[i];
-		struct pp_shape shape = pp_shape_make(layer, spec->train.microbatch, (enum pp_dtype)spec->dtype);
+		struct pp_shape shape = pp_shape_make(layer, spec);
 		struct pp_part_layout layout;
 		pp_part_layout_make(layer, &shape, true, &layout);
 		kept = pp_plus(kept, layout.bytes);
-		params = pp_plus(params, pp_times(parameter_total(layer), 16));
+		params = pp_plus(params, pp_times(parameter_total(layer, &shape), 16));
 		if (layer_fits(layer, &shape) && kept <= most && params <= most)
 			continue;
 		const char *title = pp_layer_title(arena, layer);
@@ -109,18 +128,17 @@ static void sum_backward(uint64_t phases[PP_PHASE_COUNT])
 	phases[PP_PHASE_B] = pp_plus(phases[PP_PHASE_I], phases[PP_PHASE_W]);
 }
 
-void pp_layer_count(const struct pp_layer *layer, uint32_t microbatch, enum pp_dtype dtype,
-                    struct pp_layer_counts *counts)
+void pp_layer_count(const struct pp_layer *layer, const struct pp_spec *spec, struct pp_layer_counts *counts)
 {
-	struct pp_shape shape = pp_shape_make(layer, microbatch, dtype);
+	struct pp_shape shape = pp_shape_make(layer, spec);
 	struct pp_part_layout fused, split;
 	pp_part_layout_make(layer, &shape, false, &fused);
 	pp_part_layout_make(layer, &shape, true, &split);
 	memset(counts, 0, sizeof *counts);
-	counts->params = parameter_total(layer);
+	counts->params = parameter_total(layer, &shape);
 	counts->stash_bytes = fused.bytes;
 	counts->split_bytes = split.bytes - fused.bytes;
-	counts->work_bytes = layer_fits(layer, &shape) ? pp_layer_work_bytes(layer, microbatch, dtype) : UINT64_MAX;
+	counts->work_bytes = layer_fits(layer, &shape) ? pp_layer_work_bytes(layer, spec) : UINT64_MAX;
 	pp_kinds[layer->kind]->count(layer, &shape, counts);
 	sum_backward(counts->matmul_flops);
 	sum_backward(counts->attention_flops);
@@ -131,11 +149,12 @@ void pp_layer_count(const struct pp_layer *layer, uint32_t microbatch, enum pp_d
 struct pp_flow pp_flow_after(const struct pp_layer *layer, const struct pp_shape *shape, struct pp_flow before)
 {
 	if (pp_kinds[layer->kind]->makes_hidden)
-		return (struct pp_flow){PP_FLOW_HIDDEN, (uint8_t)shape->dtype, shape->tokens, layer->hidden};
+		return (struct pp_flow){PP_FLOW_HIDDEN, (uint8_t)shape->dtype, (uint8_t)pp_hidden_spread(shape), shape->rows,
+		                        layer->hidden};
 	if (layer->kind == PP_LAYER_CUSTOM && before.kind == PP_FLOW_HIDDEN)
 		return before;
 	if (layer->kind == PP_LAYER_CUSTOM && layer->custom.output)
-		return (struct pp_flow){PP_FLOW_RAW, PP_F32, pp_plus(layer->custom.output, 3) / 4, 1};
+		return (struct pp_flow){PP_FLOW_RAW, PP_F32, PP_WHOLE, pp_plus(layer->custom.output, 3) / 4, 1};
 	return (struct pp_flow){.kind = PP_FLOW_NONE};
 }
 

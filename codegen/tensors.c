@@ -19,21 +19,23 @@ static bool is_tied(const struct pp_layer *layer)
 	return layer->kind == PP_LAYER_HEAD && layer->tie != PP_NULL;
 }
 
-static void list_params(const struct pp_layer *layer, struct pp_param params[PP_PARAMS_MAX])
+static void list_params(const struct pp_spec *spec, const struct pp_layer *layer, struct pp_param params[PP_PARAMS_MAX])
 {
+	struct pp_shape shape = pp_shape_make(layer, spec);
 	for (unsigned k = 0; k < PP_PARAMS_MAX; k++)
 		params[k] = (struct pp_param){0};
-	pp_kinds[layer->kind]->params(layer, params);
+	pp_kinds[layer->kind]->params(layer, &shape, params);
 }
 
-struct pp_layer_tensors *pp_layer_tensors_make(struct pp_arena *arena, const struct pp_model *model,
+struct pp_layer_tensors *pp_layer_tensors_make(struct pp_arena *arena, const struct pp_spec *spec,
                                                uint32_t *tensor_count, uint32_t *use_count)
 {
+	const struct pp_model *model = &spec->model;
 	struct pp_layer_tensors *table = PP_NEW_ARRAY(arena, struct pp_layer_tensors, model->layer_count);
 	struct pp_param params[PP_PARAMS_MAX];
 	uint32_t tensors = 0, uses = 0;
 	for (uint32_t i = 0; i < model->layer_count; i++) {
-		list_params(&model->layers[i], params);
+		list_params(spec, &model->layers[i], params);
 		for (unsigned k = 0; k < PP_PARAMS_MAX; k++)
 			table[i].tensor[k] = params[k].rows && !is_tied(&model->layers[i]) ? tensors++ : PP_NULL;
 	}
@@ -93,18 +95,18 @@ static struct pp_tensor tensor_make(struct pp_arena *arena, const struct pp_mode
 	};
 }
 
-void pp_tensors_build(struct pp_program *program, const struct pp_model *model, const struct pp_stages *stages,
-                      enum pp_dtype dtype)
+void pp_tensors_build(struct pp_program *program, const struct pp_spec *spec, const struct pp_stages *stages)
 {
+	const struct pp_model *model = &spec->model;
 	struct pp_arena *arena = program->arena;
-	struct pp_layer_tensors *table = pp_layer_tensors_make(arena, model, &program->tensor_count, &program->use_count);
+	struct pp_layer_tensors *table = pp_layer_tensors_make(arena, spec, &program->tensor_count, &program->use_count);
 	program->tensors = PP_NEW_ARRAY(arena, struct pp_tensor, program->tensor_count);
 	program->uses = PP_NEW_ARRAY(arena, struct pp_use, program->use_count);
 	for (uint32_t s = 0; s < stages->count; s++) {
 		const struct pp_stage_plan *item = &stages->items[s];
 		for (uint32_t i = item->first_layer; i < item->first_layer + item->layer_count; i++) {
 			struct pp_param params[PP_PARAMS_MAX];
-			list_params(&model->layers[i], params);
+			list_params(spec, &model->layers[i], params);
 			for (unsigned k = 0; k < PP_PARAMS_MAX; k++) {
 				uint32_t tensor = table[i].tensor[k];
 				if (tensor == PP_NULL)
@@ -112,7 +114,8 @@ void pp_tensors_build(struct pp_program *program, const struct pp_model *model, 
 				program->uses[table[i].use[k]] =
 				    (struct pp_use){.tensor = tensor, .stage = s, .weight = PP_NULL, .grad = PP_NULL};
 				if (!is_tied(&model->layers[i]))
-					program->tensors[tensor] = tensor_make(arena, model, &model->layers[i], &params[k], dtype);
+					program->tensors[tensor] =
+					    tensor_make(arena, model, &model->layers[i], &params[k], (enum pp_dtype)spec->dtype);
 			}
 		}
 	}

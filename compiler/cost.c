@@ -48,7 +48,6 @@ void pp_cost_layers(struct pp_arena *arena, const struct pp_spec *spec, struct p
 {
 	const struct pp_model *model = &spec->model;
 	enum pp_dtype dtype = (enum pp_dtype)spec->dtype;
-	uint32_t microbatch = spec->train.microbatch;
 	struct pp_flow flow = {.kind = PP_FLOW_NONE};
 	stages->layers = PP_NEW_ARRAY(arena, struct pp_layer_counts, model->layer_count);
 	stages->layer_ticks = pp_arena_alloc(arena, model->layer_count, sizeof *stages->layer_ticks);
@@ -56,11 +55,11 @@ void pp_cost_layers(struct pp_arena *arena, const struct pp_spec *spec, struct p
 		const struct pp_layer *layer = &model->layers[i];
 		struct pp_layer_counts *counts = &stages->layers[i];
 		uint64_t *ticks = stages->layer_ticks[i];
-		struct pp_shape shape = pp_shape_make(layer, microbatch, dtype);
+		struct pp_shape shape = pp_shape_make(layer, spec);
 		if (i && same_sizes(layer, layer - 1))
 			*counts = counts[-1];
 		else
-			pp_layer_count(layer, microbatch, dtype, counts);
+			pp_layer_count(layer, spec, counts);
 		flow = pp_flow_after(layer, &shape, flow);
 		counts->output_bytes = pp_flow_bytes(&flow);
 		ticks[PP_PHASE_F] = ticks_of(counts, PP_PHASE_F, &spec->cluster.gpu, dtype);

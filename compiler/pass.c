@@ -127,7 +127,7 @@ static bool run_bodies(struct pp_unit *unit)
 {
 	const struct pp_spec *spec = &unit->resolved.spec;
 	unit->program = program_frame(unit);
-	pp_tensors_build(unit->program, &spec->model, &unit->stages, (enum pp_dtype)spec->dtype);
+	pp_tensors_build(unit->program, spec, &unit->stages);
 	pp_bodies_build(unit->program, spec, &unit->stages, phases_used(unit->arena, &unit->schedule));
 	return true;
 }

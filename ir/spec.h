@@ -87,6 +87,7 @@ enum pp_balance { PP_BALANCE_TIME, PP_BALANCE_MEMORY, PP_BALANCE_PARAMS, PP_BALA
 struct pp_parallel {
 	/* tp = dp = 1 for now: resolve refuses more. With a list of ranks: vpp = most stages on one rank. */
 	uint32_t tp, pp, vpp, dp;
+	bool sp;                           /* sequence parallel: norms and residual stream on a tp-th of the tokens */
 	uint32_t zero;                     /* 1: the optimizer's state is sharded over dp */
 	uint8_t rank_order[PP_AXIS_COUNT]; /* enum pp_axis, fastest first: how world ranks are numbered */
 	uint64_t bucket;                   /* bytes of gradients or weights that a rank has outstanding over dp at most */

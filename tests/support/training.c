@@ -63,7 +63,7 @@ struct pp_program *pp_training_program(struct pp_arena *arena, const struct pp_s
 	struct pp_program *program = frame(arena, spec, schedule);
 	if (!pp_layers_check(arena, spec, diag) || !pp_schedule_check(arena, schedule, diag))
 		return NULL;
-	pp_tensors_build(program, &spec->model, &stages, (enum pp_dtype)spec->dtype);
+	pp_tensors_build(program, spec, &stages);
 	pp_bodies_build(program, spec, &stages, phases);
 	if (!pp_lower(program, spec, schedule, diag) || !pp_plan_memory(program, diag) ||
 	    !pp_verify(program, &program->stamp, diag))

@@ -32,12 +32,12 @@ static inline void build_bodies(struct built *built, const uint32_t *first, uint
 	pp_cost_stages(built->spec, &built->stages);
 	*program = (struct pp_program){.arena = built->arena,
 	                               .ranks = ranks,
-	                               .tp = 1,
+	                               .tp = built->spec->parallel.tp,
 	                               .dp = 1,
 	                               .vpp = 1,
 	                               .microbatches = built->spec->microbatches,
 	                               .train = built->spec->train};
-	pp_tensors_build(program, &built->spec->model, &built->stages, (enum pp_dtype)built->spec->dtype);
+	pp_tensors_build(program, built->spec, &built->stages);
 	pp_bodies_build(program, built->spec, &built->stages, masks);
 }
 

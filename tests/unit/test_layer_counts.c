@@ -302,8 +302,9 @@ static void sizes_saturate(void **state)
 	(void)state;
 	struct pp_layer layer = fixture_layer(&demo_model, PP_LAYER_BLOCK, "block");
 	layer.hidden = layer.ffn = layer.heads = layer.head_dim = layer.seq = UINT32_MAX;
+	struct pp_spec spec = {.dtype = PP_F32, .parallel = {.tp = 1}, .train = {.microbatch = UINT32_MAX}};
 	struct pp_layer_counts counts;
-	pp_layer_count(&layer, UINT32_MAX, PP_F32, &counts);
+	pp_layer_count(&layer, &spec, &counts);
 	assert_true(counts.matmul_flops[PP_PHASE_B] == UINT64_MAX);
 	assert_true(counts.stash_bytes == UINT64_MAX);
 	assert_int_equal(counts.split_bytes, 0);
