@@ -27,7 +27,9 @@ struct rank_thread {
 void pp_launch_predict(struct pp_launch *launch, const struct pp_program *program)
 {
 	struct pp_sim *sim = PP_NEW(launch->arena, struct pp_sim);
-	if (!pp_simulate(launch->arena, program, pp_program_find(program, "train"), PP_LAYOUT_CHANNEL, false, sim))
+	bool intervals = launch->run.trace_path || launch->run.profile_path;
+	launch->run.arena = launch->arena;
+	if (!pp_simulate(launch->arena, program, pp_program_find(program, "train"), PP_LAYOUT_CHANNEL, intervals, sim))
 		return;
 	launch->run.predicted = sim->makespan ? sim : NULL; /* no prices: nothing to compare with */
 	uint64_t step = sim->makespan + sim->tail;

@@ -13,7 +13,7 @@ enum { TRANSPORT_AUTO, TRANSPORT_LOOP, TRANSPORT_MPI };
 struct arguments {
 	uint64_t steps, timeout, jitter, threads;
 	unsigned device, transport;
-	const char *trace, *metrics, *data, *save, *resume, *init;
+	const char *trace, *profile, *metrics, *data, *save, *resume, *init;
 	bool sync_send, check_identity, canary, weights_hash, quiet;
 };
 
@@ -28,8 +28,10 @@ static const struct pp_option table[] = {
      0, 0, 0},
     {"metrics", 0, PP_OPTION_TEXT, "FILE", offsetof(struct arguments, metrics), "write one JSON line per step", 0, 0,
      0},
-    {"trace", 0, PP_OPTION_TEXT, "FILE", offsetof(struct arguments, trace), "write a Chrome trace of every instruction",
-     0, 0, 0},
+    {"trace", 0, PP_OPTION_TEXT, "FILE", offsetof(struct arguments, trace),
+     "write a Chrome trace of every instruction; `pipedump --diff` reads it", 0, 0, 0},
+    {"profile", 0, PP_OPTION_TEXT, "FILE", offsetof(struct arguments, profile),
+     "write what bodies, transfers and the step tail took; `pipec build --profile` reads it", 0, 0, 0},
     {"save", 0, PP_OPTION_TEXT, "DIR", offsetof(struct arguments, save),
      "save a checkpoint into this folder after the last step, and those that the program asks for", 0, 0, 0},
     {"resume", 0, PP_OPTION_TEXT, "DIR", offsetof(struct arguments, resume),
@@ -62,6 +64,7 @@ static const char examples[] = "usage: mpirun -n N piperun [options] PROGRAM.ppx
                                "examples:\n"
                                "  mpirun -n 4 piperun demo.ppx\n"
                                "  mpirun -n 4 piperun demo.ppx --steps=20 --metrics=run.jsonl --trace=run.json\n"
+                               "  mpirun -n 4 piperun demo.ppx --steps=20 --profile=costs.json\n"
                                "  piperun demo.ppx --data=/usr/share/common-licenses/GPL-2\n"
                                "  mpirun -n 4 piperun demo.ppx --save=run1 --steps=100\n"
                                "  mpirun -n 4 piperun demo.ppx --save=run1 --resume=run1\n"
@@ -72,7 +75,7 @@ static const char exit_codes[] =
     "\nexit: 0 ok, 1 program rejected, 2 usage, 3 environment or start check, 5 run failed\n";
 
 /* Options that the design has and this version lacks: better a clear word than a silent one. */
-static const char *const later[] = {"profile", "queues", "stop-file", "graph", "spawn", "verify"};
+static const char *const later[] = {"queues", "stop-file", "graph", "spawn", "verify"};
 
 static bool none_of_later(int argc, char **argv, struct pp_status *status)
 {
@@ -168,6 +171,7 @@ static int run(struct pp_arena *arena, int argc, char **argv)
 	            .data_path = values.data,
 	            .metrics_path = values.metrics,
 	            .trace_path = values.trace,
+	            .profile_path = values.profile,
 	            .save_path = values.save,
 	            .resume_path = values.resume,
 	            .init_path = values.init,

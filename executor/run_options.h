@@ -12,6 +12,7 @@ struct pp_run_options {
 	const char *data_path;    /* instead of the program's, or NULL */
 	const char *metrics_path; /* JSON lines, or NULL */
 	const char *trace_path;   /* Chrome trace, or NULL */
+	const char *profile_path; /* measured costs, or NULL */
 	const char *save_path;    /* folder of checkpoints, or NULL */
 	const char *resume_path;  /* go on from the newest checkpoint in this folder, or NULL */
 	const char *init_path;    /* weights to start from, or NULL */
@@ -22,7 +23,8 @@ struct pp_run_options {
 	uint64_t jitter;
 	struct pp_fault fault;
 	uint32_t here;                  /* ranks on this machine */
-	const struct pp_sim *predicted; /* or NULL */
+	const struct pp_sim *predicted; /* or NULL; with intervals where instructions are timed */
+	const struct pp_arena *arena;   /* of the launch: scratch arenas are made like it */
 };
 
 #endif

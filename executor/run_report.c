@@ -3,9 +3,6 @@
 
 #include "ir/hash.h"
 
-#include "run_trace.h"
-
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,35 +20,12 @@ struct measured {
 
 struct pp_run_report {
 	const struct pp_program *program;
-	const struct pp_named_program *named;
 	uint32_t rank;
 	uint64_t steps, seen;
 	struct measured measured;
-	const char *trace_path;
-	FILE *trace_file; /* rank 0 */
-	uint64_t zero;    /* pp_clock() at the start of the trace */
-	uint64_t longest; /* instructions of the longest stream */
-	uint64_t traced;  /* steps */
-	uint64_t *times;  /* [traced][2 * longest] */
 };
 
-static bool open_trace(struct pp_run_report *report, const char *path, struct pp_status *status)
-{
-	const uint64_t most = UINT64_C(256) << 20, of_step = 2 * sizeof(uint64_t) * report->longest;
-	report->trace_path = path;
-	report->traced = report->steps < most / of_step ? report->steps : most / of_step;
-	report->times = calloc(report->traced + 1, of_step);
-	if (!report->times)
-		return pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory for the trace of rank %" PRIu32, report->rank);
-	if (report->rank == 0)
-		report->trace_file = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
-	if (report->rank == 0 && !report->trace_file)
-		return pp_fail(status, PP_EXIT_ENVIRONMENT, "cannot write the trace to %s: %s", path, strerror(errno));
-	return true;
-}
-
-struct pp_run_report *pp_run_report_open(const struct pp_program *program, const struct pp_named_program *named,
-                                         uint32_t rank, uint64_t steps, const char *trace_path,
+struct pp_run_report *pp_run_report_open(const struct pp_program *program, uint32_t rank, uint64_t steps,
                                          struct pp_status *status)
 {
 	struct pp_run_report *report = calloc(1, sizeof *report);
@@ -59,32 +33,13 @@ struct pp_run_report *pp_run_report_open(const struct pp_program *program, const
 		pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory for the measurements of rank %" PRIu32, rank);
 		return NULL;
 	}
-	*report = (struct pp_run_report){.program = program, .named = named, .rank = rank, .steps = steps, .longest = 1};
-	for (uint32_t i = 0; i < program->ranks; i++)
-		if (named->streams[i].count > report->longest)
-			report->longest = named->streams[i].count;
-	if (!trace_path || open_trace(report, trace_path, status))
-		return report;
-	pp_run_report_close(report);
-	return NULL;
+	*report = (struct pp_run_report){.program = program, .rank = rank, .steps = steps};
+	return report;
 }
 
 void pp_run_report_close(struct pp_run_report *report)
 {
-	if (report->trace_file && report->trace_file != stdout)
-		fclose(report->trace_file);
-	free(report->times);
 	free(report);
-}
-
-void pp_run_report_start(struct pp_run_report *report)
-{
-	report->zero = pp_clock();
-}
-
-uint64_t *pp_run_report_times(struct pp_run_report *report, uint64_t step)
-{
-	return step <= report->traced ? report->times + (step - 1) * 2 * report->longest : NULL;
 }
 
 void pp_run_report_step(struct pp_run_report *report, const struct pp_interp *interp)
@@ -161,56 +116,6 @@ bool pp_run_report_print(struct pp_run_report *report, const struct pp_report_li
 		print_table(report->program, all, options, out);
 	free(all);
 	return ok;
-}
-
-/* ---- trace ----------------------------------------------------------------------------------- */
-
-/* Times of the rank's stream become relative to its own time 0: clocks of different machines do not agree. */
-static void make_relative(const struct pp_run_report *report, uint64_t *times)
-{
-	for (uint64_t i = 0; i < 2 * report->longest; i++)
-		times[i] = times[i] > report->zero ? times[i] - report->zero : 0;
-}
-
-static bool close_trace(struct pp_run_report *report, struct pp_status *status)
-{
-	FILE *out = report->trace_file;
-	report->trace_file = NULL;
-	bool ok = !out || !ferror(out);
-	if (out && (out == stdout ? fflush(out) : fclose(out)) != 0)
-		ok = false;
-	if (!ok)
-		return pp_fail(status, PP_EXIT_ENVIRONMENT, "cannot write the trace to %s: %s", report->trace_path,
-		               strerror(errno));
-	if (out && report->traced < report->steps)
-		fprintf(stderr, "piperun: the trace holds the first %" PRIu64 " of %" PRIu64 " steps\n", report->traced,
-		        report->steps);
-	return true;
-}
-
-bool pp_run_report_trace(struct pp_run_report *report, const struct pp_report_link *link, struct pp_status *status)
-{
-	struct pp_trace trace;
-	FILE *out = report->trace_file;
-	size_t bytes = 2 * sizeof(uint64_t) * (size_t)report->longest;
-	uint64_t *all = calloc(report->program->ranks, bytes);
-	if (!all)
-		return pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory for the trace");
-	if (out)
-		pp_trace_begin(&trace, out, report->program->ranks);
-	bool ok = true;
-	for (uint64_t step = 1; ok && step <= report->traced; step++) {
-		uint64_t *mine = pp_run_report_times(report, step);
-		make_relative(report, mine);
-		ok = pp_transport_exchange(link->transport, link->endpoint, link->watch, "gathering the trace", mine, all,
-		                           bytes, status);
-		if (ok && out)
-			pp_run_trace_step(&trace, report->program, report->named, step, all, report->longest);
-	}
-	if (ok && out)
-		pp_trace_end(&trace);
-	free(all);
-	return ok && close_trace(report, status);
 }
 
 /* ---- weights --------------------------------------------------------------------------------- */

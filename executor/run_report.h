@@ -1,5 +1,5 @@
-/* What a run measured, beside what was predicted: step time and idle time per rank, peak memory, trace, hashes of the
- * final weights. Gathered over all ranks; rank 0 prints. */
+/* What a run measured, beside what was predicted: step time and idle time per rank, peak memory, hashes of the final
+ * weights. Gathered over all ranks; rank 0 prints. */
 #ifndef PP_RUN_REPORT_H
 #define PP_RUN_REPORT_H
 
@@ -16,18 +16,9 @@ struct pp_report_link {
 	struct pp_interp *interp;
 };
 
-/* With a trace path: keep start and end of every instruction, of as many steps as fit into 256 MiB; rank 0 opens the
- * file at once, so that a wrong path is known before the run. */
-struct pp_run_report *pp_run_report_open(const struct pp_program *program, const struct pp_named_program *named,
-                                         uint32_t rank, uint64_t steps, const char *trace_path,
+struct pp_run_report *pp_run_report_open(const struct pp_program *program, uint32_t rank, uint64_t steps,
                                          struct pp_status *status);
 void pp_run_report_close(struct pp_run_report *report);
-
-/* All ranks have just met: time 0 of the trace. */
-void pp_run_report_start(struct pp_run_report *report);
-
-/* Where the interpreter keeps the times of this step, or NULL. */
-uint64_t *pp_run_report_times(struct pp_run_report *report, uint64_t step);
 
 /* Add a finished step. The first one warms caches up and does not count, unless it is the only one. */
 void pp_run_report_step(struct pp_run_report *report, const struct pp_interp *interp);
@@ -35,9 +26,6 @@ void pp_run_report_step(struct pp_run_report *report, const struct pp_interp *in
 /* Gather over all ranks and print to `out` (NULL: not on this rank). */
 bool pp_run_report_print(struct pp_run_report *report, const struct pp_report_link *link,
                          const struct pp_run_options *options, FILE *out, struct pp_status *status);
-
-/* Rank 0 writes a Chrome trace of all ranks. */
-bool pp_run_report_trace(struct pp_run_report *report, const struct pp_report_link *link, struct pp_status *status);
 
 /* `weights NAME HASH` per global tensor, in tensor order. Fails if copies of a tied tensor differ. */
 bool pp_run_report_weights(const struct pp_report_link *link, FILE *out, struct pp_status *status);

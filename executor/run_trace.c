@@ -2,6 +2,7 @@
  * that took it. Requires: the streams that were run. */
 #include "run_trace.h"
 
+#include "ir/grid.h"
 #include "ir/lifetime.h"
 
 #include <inttypes.h>
@@ -62,28 +63,33 @@ static void name_slice(const struct pp_instr *instr, const char *category, char 
 		slice->bytes = pp_payload_bytes(instr);
 }
 
-static void write_arrow(struct pp_trace *trace, const struct pp_program *program, uint64_t step, uint32_t rank,
+static void write_arrow(struct pp_trace *trace, const struct pp_program *program, uint64_t step,
                         const struct pp_instr *instr, const struct pp_trace_slice *slice)
 {
-	uint64_t id = (((step - 1) * program->channel_count + instr->a[0]) << 24) + instr->a[1];
+	struct pp_coord coord = pp_grid_coord(program, slice->rank);
+	uint64_t copies = pp_grid_world(program) / program->ranks;
+	uint64_t copy = (uint64_t)coord.dp * pp_grid_extent(program, PP_AXIS_TP) + coord.tp;
+	uint64_t id = ((((step - 1) * copies + copy) * program->channel_count + instr->a[0]) << 24) + instr->a[1];
 	if (instr->op == PP_OP_SEND)
-		pp_trace_flow_start(trace, id, rank, PP_TRACE_SEND, slice->start);
-	else if (instr->op == PP_OP_WAIT && program->channels[instr->a[0]].destination == rank)
-		pp_trace_flow_end(trace, id, rank, PP_TRACE_RECV, slice->end > slice->start ? slice->end - 1 : slice->start);
+		pp_trace_flow_start(trace, id, slice->rank, PP_TRACE_SEND, slice->start);
+	else if (instr->op == PP_OP_WAIT && program->channels[instr->a[0]].destination == coord.pp)
+		pp_trace_flow_end(trace, id, slice->rank, PP_TRACE_RECV,
+		                  slice->end > slice->start ? slice->end - 1 : slice->start);
 }
 
 void pp_run_trace_step(struct pp_trace *trace, const struct pp_program *program, const struct pp_named_program *named,
                        uint64_t step, const uint64_t *times, uint64_t longest)
 {
-	for (uint32_t rank = 0; rank < program->ranks; rank++) {
+	for (uint32_t world = 0; world < pp_grid_world(program); world++) {
+		uint32_t rank = pp_grid_coord(program, world).pp;
 		const struct pp_stream *stream = &named->streams[rank];
-		const uint64_t *of_rank = times + 2 * longest * rank;
+		const uint64_t *of_rank = times + 2 * longest * world;
 		for (uint32_t i = 0; i < stream->count; i++) {
 			const struct pp_instr *instr = &stream->items[i];
 			if (instr->op == PP_OP_MARK)
 				continue;
 			char name[64];
-			struct pp_trace_slice slice = {.rank = rank,
+			struct pp_trace_slice slice = {.rank = world,
 			                               .track = track_of(program, rank, instr),
 			                               .name = name,
 			                               .category = category_of(instr),
@@ -91,7 +97,7 @@ void pp_run_trace_step(struct pp_trace *trace, const struct pp_program *program,
 			                               .end = of_rank[2 * i + 1]};
 			name_slice(instr, slice.category, name, sizeof name, &slice);
 			pp_trace_slice(trace, &slice);
-			write_arrow(trace, program, step, rank, instr, &slice);
+			write_arrow(trace, program, step, instr, &slice);
 		}
 	}
 }

@@ -10,6 +10,7 @@
 #include "metrics.h"
 #include "run_agree.h"
 #include "run_report.h"
+#include "run_times.h"
 
 #include "ir/lifetime.h"
 
@@ -52,9 +53,10 @@ struct training {
 	struct pp_data_source *data;
 	struct pp_metrics *metrics; /* rank 0 */
 	struct pp_run_report *report;
-	struct pp_canary *canary; /* or NULL */
-	unsigned non_finite;      /* steps in a row */
-	uint64_t previous;        /* end of the last step, pp_clock() */
+	struct pp_run_times *times; /* or NULL */
+	struct pp_canary *canary;   /* or NULL */
+	unsigned non_finite;        /* steps in a row */
+	uint64_t previous;          /* end of the last step, pp_clock() */
 };
 
 static uint32_t find_slot(const struct pp_rank *rank, enum pp_slot_class class)
@@ -189,11 +191,19 @@ static bool open_outputs(struct training *training, struct pp_status *status)
 		pp_data_continue(training->data, begin->step, begin->next_sample);
 	if (!open_metrics(training, status))
 		return false;
-	training->report = pp_run_report_open(run->program, pp_program_find(run->program, "train"), run->world,
-	                                      training->steps - begin->step, run->options->trace_path, status);
-	if (training->report && run->world == 0 && training->from[0] && !run->options->quiet)
+	uint64_t steps = training->steps - begin->step;
+	training->report = pp_run_report_open(run->program, run->world, steps, status);
+	if (!training->report)
+		return false;
+	if (run->options->trace_path || run->options->profile_path) {
+		training->times =
+		    pp_run_times_open(&run->interp, pp_program_find(run->program, "train"), steps, run->options, status);
+		if (!training->times)
+			return false;
+	}
+	if (run->world == 0 && training->from[0] && !run->options->quiet)
 		printf("%s %s\n", run->options->resume_path ? "going on from" : "weights from", training->from);
-	return training->report != NULL;
+	return true;
 }
 
 /* The first microbatch whose loss is not finite, or PP_NULL. */
@@ -302,7 +312,8 @@ static bool run_steps(struct training *training, struct pp_status *status)
 	struct pp_rank_run *run = training->run;
 	struct pp_interp *interp = &run->interp;
 	training->previous = pp_clock();
-	pp_run_report_start(training->report);
+	if (training->times)
+		pp_run_times_start(training->times);
 	for (uint64_t step = training->begin.step + 1; step <= training->steps; step++) {
 		/* Steps that end with a norm over all ranks begin together; others would drift apart and blur the idle times.
 		 */
@@ -311,7 +322,7 @@ static bool run_steps(struct training *training, struct pp_status *status)
 			return stop(training, status);
 		interp->step = step;
 		interp->lr = pp_learning_rate(&run->program->train, step - 1);
-		interp->times = pp_run_report_times(training->report, step - training->begin.step);
+		interp->times = training->times ? pp_run_times_of(training->times, step - training->begin.step) : NULL;
 		if (!pp_interp_step(interp, training->stream, status))
 			return stop(training, status);
 		pp_run_report_step(training->report, interp);
@@ -344,7 +355,7 @@ static bool finish(struct training *training, struct pp_status *status)
 		        training->begin.step, training->steps);
 	if (ran && !pp_run_report_print(training->report, &link, run->options, out, status))
 		return false;
-	if (run->options->trace_path && !pp_run_report_trace(training->report, &link, status))
+	if (training->times && !pp_run_times_finish(training->times, &link, out, status))
 		return false;
 	if (ran && training->canary && !pp_canary_report(training->canary, &link, run->world == 0 ? stdout : NULL, status))
 		return false;
@@ -373,6 +384,7 @@ bool pp_run_rank(struct pp_rank_run *run, struct pp_status *status)
 	}
 	if (training.report)
 		pp_run_report_close(training.report);
+	pp_run_times_close(training.times);
 	pp_canary_close(training.canary);
 	pp_checkpoints_close(&training.checkpoints);
 	if (training.data)

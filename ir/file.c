@@ -114,6 +114,30 @@ bool pp_file_write(const char *path, const void *bytes, size_t length, struct pp
 	return ok;
 }
 
+bool pp_file_can_write(const char *path, struct pp_status *status)
+{
+	struct stat info;
+	bool exists = strcmp(path, "-") != 0 && stat(path, &info) == 0;
+	if (exists && S_ISDIR(info.st_mode))
+		return pp_fail(status, PP_EXIT_ENVIRONMENT, "cannot write %s: it is a folder", path);
+	if (strcmp(path, "-") == 0 || (exists && !S_ISREG(info.st_mode)))
+		return true;
+	size_t size = strlen(path) + sizeof ".XXXXXX";
+	char *temporary = malloc(size);
+	if (!temporary)
+		return pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory");
+	snprintf(temporary, size, "%s.XXXXXX", path);
+	int fd = mkstemp(temporary);
+	if (fd < 0)
+		pp_fail(status, PP_EXIT_ENVIRONMENT, "cannot write beside %s: %s", path, strerror(errno));
+	else {
+		close(fd);
+		unlink(temporary);
+	}
+	free(temporary);
+	return fd >= 0;
+}
+
 int pp_finish_output(const char *tool, int code)
 {
 	errno = 0;

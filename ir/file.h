@@ -14,6 +14,10 @@ bool pp_file_read(struct pp_arena *arena, const char *path, char **text, size_t 
  * /dev/null is written in place. */
 bool pp_file_write(const char *path, const void *bytes, size_t length, struct pp_status *status);
 
+/* Whether pp_file_write could make this file now: a file beside it is made and taken away again. For a path whose
+ * contents come late. */
+bool pp_file_can_write(const char *path, struct pp_status *status);
+
 /* At the end of a tool: what is still buffered for standard output goes out. If it, or anything before it, could not
  * be written (a full disk), a message of the tool and PP_EXIT_ENVIRONMENT in place of `code` 0. */
 int pp_finish_output(const char *tool, int code);

@@ -41,8 +41,11 @@ static void quoted(FILE *out, const char *text)
 static void lead(struct pp_json *json, const char *key)
 {
 	if (json->comma)
-		fputs(", ", json->out);
+		fputs(json->line ? "," : ", ", json->out);
+	if (json->line)
+		fputc('\n', json->out);
 	json->comma = true;
+	json->line = false;
 	if (key) {
 		quoted(json->out, key);
 		fputs(": ", json->out);
@@ -72,6 +75,9 @@ void pp_json_open_array(struct pp_json *json, const char *key)
 void pp_json_close(struct pp_json *json)
 {
 	assert(json->depth > 0);
+	if (json->line)
+		fputc('\n', json->out);
+	json->line = false;
 	fputc(json->arrays >> json->depth & 1 ? ']' : '}', json->out);
 	json->depth--;
 	json->comma = true;
@@ -121,4 +127,9 @@ void pp_json_null(struct pp_json *json, const char *key)
 {
 	lead(json, key);
 	fputs("null", json->out);
+}
+
+void pp_json_line(struct pp_json *json)
+{
+	json->line = true;
 }

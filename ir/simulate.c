@@ -256,8 +256,7 @@ static bool wait_collective(struct pp_sim_run *run, uint32_t rank, const struct 
 	return true;
 }
 
-/* Bytes that an instruction of the step tail moves: reads and writes of its slots. */
-static uint64_t traffic(const struct pp_rank *memory, const struct pp_instr *instr)
+uint64_t pp_tail_traffic(const struct pp_rank *memory, const struct pp_instr *instr)
 {
 	static const uint8_t passes[PP_OP_COUNT][4] = {[PP_OP_ZERO] = {1},
 	                                               [PP_OP_ADD] = {2, 1},
@@ -276,7 +275,8 @@ static void tail_work(struct pp_sim_run *run, uint32_t rank, const struct pp_ins
 	struct pp_sim_state *state = &run->ranks[rank];
 	uint64_t start = state->clock, bandwidth = run->program->cost.memory_bandwidth;
 	if (bandwidth)
-		state->clock = pp_plus(start, pp_transfer_ticks(0, bandwidth, traffic(&run->program->rank[rank], instr)));
+		state->clock =
+		    pp_plus(start, pp_transfer_ticks(0, bandwidth, pp_tail_traffic(&run->program->rank[rank], instr)));
 	if (inside(state))
 		run->sim->rank[rank].idle[PP_IDLE_COLLECTIVE] += state->clock - start;
 	if (run->sim->instr)

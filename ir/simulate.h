@@ -61,6 +61,9 @@ struct pp_sim {
 bool pp_simulate(struct pp_arena *arena, const struct pp_program *program, const struct pp_named_program *named,
                  enum pp_layout layout, bool intervals, struct pp_sim *sim);
 
+/* Bytes that an instruction of the step tail moves: reads and writes of its slots. */
+uint64_t pp_tail_traffic(const struct pp_rank *memory, const struct pp_instr *instr);
+
 /* No order of the computes of `named` on their ranks ends before this: bounds.c. `busy`: compute time of each rank;
  * scratch memory comes from `arena`. */
 uint64_t pp_makespan_bound(struct pp_arena *arena, const struct pp_program *program,

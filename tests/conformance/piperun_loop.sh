@@ -4,11 +4,22 @@ BIN=$1
 . "$(dirname "$0")/check.sh"
 unset OMPI_COMM_WORLD_SIZE PMI_SIZE
 "$BIN/write_sample" 4 1 4 16 >"$work/four.pps"
+"$BIN/write_training" 2 1 4 untied 16 >"$work/gpt.pps"
 
 run fine 0 "$BIN/piperun" "$work/four.pps" --steps=2 --metrics="$work/m.jsonl" --trace="$work/t.json"
 lines fine 1 '^piperun: not started by mpirun: 4 ranks run as threads of this process \(--transport=loop\)$'
 [ "$(grep -c '"schema": "piperun.step/1", "step": ' "$work/m.jsonl")" = 2 ] || { echo "metrics: want two lines"; failures=1; }
 [ "$(grep -c '"ph": "X"' "$work/t.json")" -gt 200 ] || { echo "trace: want more than 200 slices"; failures=1; }
+
+# A profile: a row for each stage and phase, rank and kind of tail work; the table of instructions beside it.
+run profile 0 "$BIN/piperun" "$work/gpt.pps" --steps=3 --profile="$work/p.json"
+profile_rows() { grep -c "$1" "$work/p.json"; }
+[ "$(profile_rows '^{"stage": [01], "phase": "[FB]", "median": [1-9]')" = 4 ] || { echo "profile: want four rows of bodies"; failures=1; }
+[ "$(profile_rows '^{"rank": [01], "op": "opt"')" = 2 ] || { echo "profile: want two rows of updates"; failures=1; }
+[ "$(profile_rows '"transport": "loop", "device": "cpu", "time_unit": "ns", "steps": 2,$')" = 1 ] || { echo "profile: want two counted steps"; failures=1; }
+[ "$(grep -cE '^ (fwd|bwd|opt|wait recv|wait send) ' "$work/profile.out")" = 5 ] || { echo "profile: want a table of instructions"; failures=1; }
+run noprofile 3 "$BIN/piperun" -q "$work/four.pps" --profile="$work/none/p.json"
+lines noprofile 1 '^piperun: cannot write beside .*/none/p.json: No such file or directory$'
 
 run quiet 0 "$BIN/piperun" -q "$work/four.pps" --transport=loop --jitter=3 --check-identity --sync-send
 [ -s "$work/quiet.out" ] && { echo "quiet: want no output"; failures=1; }
@@ -29,7 +40,6 @@ run metrics 3 "$BIN/piperun" -q --transport=loop "$work/four.pps" --metrics="$wo
 lines metrics 1 '^piperun: cannot write metrics to .*/none/m.jsonl: No such file or directory$'
 run nodata 2 "$BIN/piperun" -q --transport=loop "$work/four.pps" --data=/etc/hostname
 lines nodata 1 '^piperun: --data=/etc/hostname: this program reads no data$'
-"$BIN/write_training" 2 1 4 untied 16 >"$work/gpt.pps"
 run nofile 3 "$BIN/piperun" -q --transport=loop "$work/gpt.pps" --data="$work/none"
 lines nofile 1 '^piperun: cannot open data file .*/none: No such file or directory$'
 

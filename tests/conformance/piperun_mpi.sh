@@ -30,8 +30,9 @@ head -c 400 "$work/four.pps" >"$work/broken.pps"
 run broken 1 timeout -k 5 10 "$MPIRUN" -n 4 "$BIN/piperun" "$work/broken.pps"
 lines broken 1 '^error\[E1'
 
-run fine 0 timeout -k 5 20 "$MPIRUN" -n 4 "$BIN/piperun" -q "$work/four.pps" --steps=2 --sync-send --check-identity --jitter=5 --trace="$work/t.json"
+run fine 0 timeout -k 5 20 "$MPIRUN" -n 4 "$BIN/piperun" -q "$work/four.pps" --steps=2 --sync-send --check-identity --jitter=5 --trace="$work/t.json" --profile="$work/p.json"
 lines fine 0 '^piperun'
+[ "$(grep -c '^{"stage": [0-3], "phase": "[FB]", "median": ' "$work/p.json")" = 8 ] || { echo "profile: want 8 rows of bodies"; failures=1; }
 [ "$(grep -c '"ph": "X"' "$work/t.json")" -gt 200 ] || { echo "trace: want more than 200 slices"; failures=1; }
 
 for fault in exit fail sleep; do
