@@ -124,12 +124,13 @@ static int end_run(struct rank_thread *ranks, const struct pp_watch *watches, ui
 static int run_ranks(struct pp_launch *launch, const struct pp_loaded *loaded, struct pp_loop *loop)
 {
 	const struct pp_program *program = loaded->program;
-	struct pp_watch *watches = PP_NEW_ARRAY(launch->arena, struct pp_watch, program->ranks);
-	struct rank_thread *ranks = PP_NEW_ARRAY(launch->arena, struct rank_thread, program->ranks);
-	for (uint32_t i = 0; i < program->ranks; i++)
+	uint32_t world = (uint32_t)pp_grid_world(program);
+	struct pp_watch *watches = PP_NEW_ARRAY(launch->arena, struct pp_watch, world);
+	struct rank_thread *ranks = PP_NEW_ARRAY(launch->arena, struct rank_thread, world);
+	for (uint32_t i = 0; i < world; i++)
 		pp_watch_init(&watches[i], program, i, launch->timeout);
-	struct pp_sentry *sentry = pp_sentry_start(watches, program->ranks);
-	for (uint32_t i = 0; i < program->ranks; i++) {
+	struct pp_sentry *sentry = pp_sentry_start(watches, world);
+	for (uint32_t i = 0; i < world; i++) {
 		ranks[i].run = (struct pp_rank_run){.program = program,
 		                                    .world = i,
 		                                    .device_ops = launch->device,
@@ -139,13 +140,13 @@ static int run_ranks(struct pp_launch *launch, const struct pp_loaded *loaded, s
 		                                    .options = &launch->run};
 		if (pthread_create(&ranks[i].thread, NULL, run_thread, &ranks[i]) == 0)
 			continue;
-		fprintf(stderr, "piperun: cannot start a thread for rank %" PRIu32 " of %" PRIu32 "\n", i, program->ranks);
+		fprintf(stderr, "piperun: cannot start a thread for rank %" PRIu32 " of %" PRIu32 "\n", i, world);
 		fflush(stdout);
 		_exit(PP_EXIT_ENVIRONMENT); /* threads that run already would wait for it */
 	}
-	wait_for_ranks(ranks, watches, program->ranks);
+	wait_for_ranks(ranks, watches, world);
 	pp_sentry_stop(sentry);
-	return end_run(ranks, watches, program->ranks);
+	return end_run(ranks, watches, world);
 }
 
 int pp_launch_loop(struct pp_launch *launch)
@@ -156,11 +157,12 @@ int pp_launch_loop(struct pp_launch *launch)
 	    !pp_check_supported(loaded.program, launch->path, launch->device, &status) ||
 	    !pp_check_proof(&loaded, &status) || !pp_check_memory(loaded.program, NULL, &status))
 		return pp_launch_failed(&loaded, &status, true);
+	uint32_t world = (uint32_t)pp_grid_world(loaded.program);
 	if (launch->announce)
 		fprintf(stderr,
 		        "piperun: not started by mpirun: %" PRIu32 " ranks run as threads of this process (--transport=loop)\n",
-		        loaded.program->ranks);
-	launch->run.here = loaded.program->ranks;
+		        world);
+	launch->run.here = world;
 	pp_launch_predict(launch, loaded.program);
 	struct pp_loop *loop = pp_loop_create(loaded.program, &launch->transport, &status);
 	if (!loop)

@@ -54,7 +54,7 @@ static bool check_streams(const struct pp_program *program, struct pp_status *st
 		for (uint32_t rank = 0; rank < program->ranks; rank++) {
 			const struct pp_stream *stream = &program->programs[i].streams[rank];
 			for (uint32_t k = 0; k < stream->count; k++)
-				if (stream->items[k].op == PP_OP_COLL && !pp_transport_supports(program, &stream->items[k], status))
+				if (stream->items[k].op == PP_OP_COLL && !pp_transport_supports(&stream->items[k], status))
 					return false;
 		}
 	return true;
@@ -63,10 +63,6 @@ static bool check_streams(const struct pp_program *program, struct pp_status *st
 bool pp_check_supported(const struct pp_program *program, const char *path, const struct pp_device_ops *device,
                         struct pp_status *status)
 {
-	if (program->tp != 1 || program->dp != 1)
-		return pp_fail(status, PP_EXIT_ENVIRONMENT,
-		               "%s wants tp = %" PRIu32 " and dp = %" PRIu32 ": this piperun runs tp = 1 and dp = 1", path,
-		               program->tp, program->dp);
 	if (!pp_program_find(program, "train"))
 		return pp_fail(status, PP_EXIT_ENVIRONMENT, "%s holds no program `train`", path);
 	return check_placed(program, path, status) && check_bodies(program, device, status) &&
@@ -75,7 +71,7 @@ bool pp_check_supported(const struct pp_program *program, const char *path, cons
 
 bool pp_check_ranks(const struct pp_program *program, uint64_t started, struct pp_status *status)
 {
-	uint64_t wanted = (uint64_t)program->ranks * program->tp * program->dp;
+	uint64_t wanted = pp_grid_world(program);
 	if (wanted == started)
 		return true;
 	return pp_fail(status, PP_EXIT_ENVIRONMENT,
@@ -103,10 +99,11 @@ bool pp_check_memory(const struct pp_program *program, const bool *here, struct 
 {
 	uint64_t wanted = 0, available = free_memory();
 	uint32_t ranks = 0;
-	for (uint32_t rank = 0; rank < program->ranks; rank++) {
-		if (here && !here[rank])
+	for (uint32_t world = 0; world < pp_grid_world(program); world++) {
+		if (here && !here[world])
 			continue;
 		ranks++;
+		uint32_t rank = pp_grid_coord(program, world).pp;
 		if (__builtin_add_overflow(wanted, program->rank[rank].arena_bytes, &wanted))
 			wanted = UINT64_MAX;
 	}

@@ -10,14 +10,14 @@
 /* Prove the program. False: the reasons are in loaded->diag, *status has an empty text. */
 bool pp_check_proof(struct pp_loaded *loaded, struct pp_status *status);
 
-/* What this piperun and device can run: placed slots, tp = dp = 1, ops, collectives. */
+/* What this piperun and device can run: placed slots, ops, collectives. */
 bool pp_check_supported(const struct pp_program *program, const char *path, const struct pp_device_ops *device,
                         struct pp_status *status);
 
 /* E0901: the program's number of ranks against the number started. */
 bool pp_check_ranks(const struct pp_program *program, uint64_t started, struct pp_status *status);
 
-/* Arenas of the ranks [rank] for which `here` is set (NULL: all) against the memory that this machine has free. */
+/* Arenas of the world ranks for which `here` is set (NULL: all) against the memory that this machine has free. */
 bool pp_check_memory(const struct pp_program *program, const bool *here, struct pp_status *status);
 
 /* What ranks compare at start. */

@@ -1,13 +1,13 @@
-/* A transport: how the ranks of a run talk. One endpoint per rank; ranks may be threads of one process, so no
- * transport keeps global state. Implementations: executor/transport/transport_loop.h (threads),
+/* A transport: how the world ranks of a run talk. One endpoint per world rank; ranks may be threads of one process, so
+ * no transport keeps global state. Implementations: executor/transport/transport_loop.h (threads),
  * executor/transport/transport_mpi.h.
  *
  * Semantics (program.h 1-3, 5): a channel is a FIFO; a transfer starts only once both ends are posted and its memory is
  * not touched by anyone else from the post to the completion. Nothing here blocks: posts return at once, tests poll
  * everything that is outstanding at this endpoint. The address given to a post is that of the slot.
  *
- * Collectives sum in member order, element by element ((s0 + s1) + s2 …), so all members get the same bits, and the
- * same bits on every transport. */
+ * Channels and groups are those of the endpoint's coordinate (grid.h). Collectives sum in member order, element by
+ * element ((s0 + s1) + s2 …), so all members get the same bits, and the same bits on every transport. */
 #ifndef PP_TRANSPORT_H
 #define PP_TRANSPORT_H
 
@@ -25,7 +25,8 @@ enum pp_progress { PP_PENDING, PP_DONE, PP_FAILED };
 
 struct pp_transport_options {
 	bool sync_send;           /* sends complete only when received, even small ones (loop: always so) */
-	bool check_identity;      /* compare (channel, seq, stage, mb, kind, bytes) of both ends before each payload */
+	bool check_identity;      /* compare (channel, seq, stage, mb, kind, bytes) of both ends before each payload, and
+	                             what the members of a group post */
 	uint64_t largest_message; /* longer payloads travel in pieces of this many bytes; 0: the transport's own limit */
 };
 
@@ -35,7 +36,8 @@ struct pp_transport_ops {
 	/* `send` and `recv` instructions: the k-th post of a step on a channel has seq k. */
 	void (*post_send)(struct pp_endpoint *endpoint, const struct pp_instr *instr, const void *from);
 	void (*post_recv)(struct pp_endpoint *endpoint, const struct pp_instr *instr, void *to);
-	/* A `coll` instruction; `from` may be `to`. Only what pp_transport_supports says. */
+	/* A `coll` instruction. Only what pp_transport_supports says. `from` may be `to`: for allgather and reducescatter
+	 * this is then room for the shares of all members, with the own one at its place. */
 	void (*post_coll)(struct pp_endpoint *endpoint, const struct pp_instr *instr, const void *from, void *to);
 
 	/* A collective of a body on the tensor-parallel group of this coordinate; device.h says what `count` counts. All
@@ -66,19 +68,25 @@ struct pp_transport_ops {
 bool pp_transport_exchange(const struct pp_transport_ops *ops, struct pp_endpoint *endpoint, struct pp_watch *watch,
                            const char *what, const void *mine, void *all, size_t bytes, struct pp_status *status);
 
-/* Number of posts (send or recv, coll) of a rank in its busiest program: how many can ever be outstanding. */
+/* Posts of a pipeline rank in its busiest program: how many can ever be outstanding, and the longest payload. */
+struct pp_post_count {
+	uint32_t posts;
+	uint64_t bytes; /* of a share in collectives */
+};
+
 struct pp_post_counts {
-	uint32_t *channel; /* [channel_count] */
-	uint32_t *group;   /* [group_count] */
-	uint32_t colls;    /* over all groups */
+	struct pp_post_count *channel; /* [channel_count] */
+	struct pp_post_count *group;   /* [group_count] */
+	struct pp_post_count body;     /* in the busiest body: a body waits for what it posts */
+	uint32_t colls;                /* over all groups */
 };
 
 /* Allocated with malloc: release with pp_post_counts_free. False: out of memory. */
 bool pp_post_counts_make(const struct pp_program *program, uint32_t rank, struct pp_post_counts *counts);
 void pp_post_counts_free(struct pp_post_counts *counts);
 
-/* True if the instruction's collective, dtype and group can run; else the reason goes to *status. */
-bool pp_transport_supports(const struct pp_program *program, const struct pp_instr *coll, struct pp_status *status);
+/* True if the instruction's collective and dtype can run; else the reason goes to *status. */
+bool pp_transport_supports(const struct pp_instr *coll, struct pp_status *status);
 
 /* to[i] = a[i] + b[i]; `to` may be either. For f32 and f64. */
 void pp_transport_sum(enum pp_dtype dtype, void *to, const void *a, const void *b, size_t count);

@@ -1,42 +1,53 @@
-/* Reductions in member order over MPI point-to-point: the partial sum travels up the members, piece by piece, and the
- * total travels back down. Used by transport_mpi.c only. */
+/* Collectives over MPI point-to-point: one line of posts per group that the rank belongs to. */
 #ifndef PP_COLLECTIVE_MPI_H
 #define PP_COLLECTIVE_MPI_H
 
-#include "executor/transport.h"
+#include "collective.h"
 
 #include <mpi.h>
 
-/* One reduction posted and not yet completed. */
-struct pp_mpi_reduction {
-	const unsigned char *from;
-	unsigned char *to;
-	size_t count; /* elements */
-	enum pp_dtype dtype;
+/* What --check-identity compares over the members. */
+struct pp_mpi_claim {
+	uint64_t number, count;
+	uint32_t kind, dtype;
 };
 
-/* Where the reduction at the head of the line stands: pieces are numbered from 0. */
-struct pp_mpi_leg {
-	MPI_Request request;
-	bool receiving, sending;
-	size_t piece;
+/* Where the post at the head of the line stands. */
+enum pp_mpi_phase {
+	PP_MPI_IDLE,
+	PP_MPI_CLAIM,   /* members compare what they post */
+	PP_MPI_SCATTER, /* every member gets the others' elements of what it sums */
+	PP_MPI_GATHER,  /* every member gets what the others summed or give */
 };
 
-/* The reductions of one group at one member, in the order in which they were posted. */
+/* The collectives of one group at one member, in the order in which they were posted. */
 struct pp_mpi_line {
-	MPI_Comm comm;
 	int tag;
-	int before, after;              /* neighbouring members' ranks, -1 at the ends */
-	struct pp_mpi_reduction *posts; /* ring */
+	uint32_t members, position; /* members 0: the rank is none */
+	int *ranks;                 /* [members]: world ranks */
+	struct pp_part *posts;      /* ring */
 	uint32_t capacity;
 	uint64_t posted, done;
-	struct pp_mpi_leg up, down;
-	unsigned char *piece; /* partial sum that came from below */
+	/* The post at the head: */
+	enum pp_mpi_phase phase;
+	uint64_t round;
+	MPI_Request *requests; /* [2 * members]: receives, then sends */
+	MPI_Status *statuses;
+	int *wanted; /* bytes of each receive */
+	int request_count, receive_count;
+	struct pp_mpi_claim *claims; /* [members] */
+	unsigned char *buffer;       /* [members][share]: what others send to be summed here */
+	uint64_t share;              /* bytes of one message of a scatter */
 };
 
-enum { PP_MPI_PIECE = 256 * 1024 }; /* bytes */
+/* Room for the posts of a group. False: out of memory; release with pp_mpi_line_free either way. */
+bool pp_mpi_line_bind(struct pp_endpoint *endpoint, struct pp_mpi_line *line, const struct pp_group *group, int tag,
+                      const struct pp_post_count *count);
+void pp_mpi_line_free(struct pp_mpi_line *line);
 
-/* Move the line as far as it goes now. Returns an MPI error code. */
-int pp_mpi_line_poll(struct pp_mpi_line *line);
+/* Post, and move as far as it goes now. Returns the number of the post: it is over once `done` is larger. */
+uint64_t pp_mpi_line_post(struct pp_endpoint *endpoint, struct pp_mpi_line *line, const struct pp_part *part);
+
+void pp_mpi_line_move(struct pp_endpoint *endpoint, struct pp_mpi_line *line);
 
 #endif

@@ -1,4 +1,4 @@
-/* What all transports share: counting posts, member order sums, message identity, waiting for an exchange.
+/* What all transports share: counting posts, sums, message identity, waiting for an exchange.
  *
  * Requires: a verified program. */
 #include "executor/transport.h"
@@ -27,42 +27,70 @@ bool pp_transport_exchange(const struct pp_transport_ops *ops, struct pp_endpoin
 	}
 }
 
-static void count_stream(const struct pp_stream *stream, uint32_t *channel, uint32_t *group, uint32_t *colls)
+static void count_post(struct pp_post_count *count, const struct pp_instr *instr)
+{
+	uint64_t bytes = pp_payload_bytes(instr);
+	count->posts++;
+	count->bytes = bytes > count->bytes ? bytes : count->bytes;
+}
+
+static void count_stream(const struct pp_stream *stream, struct pp_post_counts *counts)
 {
 	for (uint32_t i = 0; i < stream->count; i++) {
 		const struct pp_instr *instr = &stream->items[i];
 		if (instr->op == PP_OP_SEND || instr->op == PP_OP_RECV) {
-			channel[instr->a[0]]++;
+			count_post(&counts->channel[instr->a[0]], instr);
 		} else if (instr->op == PP_OP_COLL) {
-			group[instr->a[1]]++;
-			++*colls;
+			count_post(&counts->group[instr->a[1]], instr);
+			counts->colls++;
 		}
 	}
 }
 
-static void keep_larger(uint32_t *most, const uint32_t *counts, uint32_t count)
+static void keep_larger(struct pp_post_count *most, const struct pp_post_count *other, size_t count)
 {
-	for (uint32_t i = 0; i < count; i++)
-		if (counts[i] > most[i])
-			most[i] = counts[i];
+	for (size_t i = 0; i < count; i++) {
+		most[i].posts = other[i].posts > most[i].posts ? other[i].posts : most[i].posts;
+		most[i].bytes = other[i].bytes > most[i].bytes ? other[i].bytes : most[i].bytes;
+	}
+}
+
+static struct pp_post_count count_body(const struct pp_body *body)
+{
+	enum { X, Y };
+	struct pp_post_count count = {0};
+	for (uint32_t i = 0; i < body->count; i++) {
+		const struct pp_body_instr *instr = &body->items[i];
+		bool scatters = instr->op == PP_BODY_REDUCESCATTER;
+		if (instr->op != PP_BODY_ALLREDUCE && instr->op != PP_BODY_ALLGATHER && !scatters)
+			continue;
+		const struct pp_reg *share = &body->regs[instr->operand[scatters ? Y : X]];
+		uint64_t bytes = (uint64_t)share->rows * share->columns * pp_dtype_size[share->dtype];
+		count.posts++;
+		count.bytes = bytes > count.bytes ? bytes : count.bytes;
+	}
+	return count;
 }
 
 bool pp_post_counts_make(const struct pp_program *program, uint32_t rank, struct pp_post_counts *counts)
 {
-	size_t channels = program->channel_count, groups = program->group_count;
-	uint32_t *memory = calloc(2 * (channels + groups) + 1, sizeof *memory);
-	*counts = (struct pp_post_counts){.channel = memory, .group = memory ? memory + channels : NULL};
+	size_t both = (size_t)program->channel_count + program->group_count;
+	struct pp_post_count *memory = calloc(2 * both + 1, sizeof *memory);
+	*counts = (struct pp_post_counts){.channel = memory, .group = memory ? memory + program->channel_count : NULL};
 	if (!memory)
 		return false;
-	uint32_t *channel = memory + channels + groups, *group = channel + channels;
+	struct pp_post_counts one = {.channel = memory + both, .group = memory + both + program->channel_count};
 	for (uint32_t i = 0; i < program->program_count; i++) {
-		uint32_t colls = 0;
-		memset(channel, 0, (channels + groups) * sizeof *channel);
-		count_stream(&program->programs[i].streams[rank], channel, group, &colls);
-		keep_larger(counts->channel, channel, program->channel_count);
-		keep_larger(counts->group, group, program->group_count);
-		if (colls > counts->colls)
-			counts->colls = colls;
+		memset(one.channel, 0, both * sizeof *one.channel);
+		one.colls = 0;
+		count_stream(&program->programs[i].streams[rank], &one);
+		keep_larger(counts->channel, one.channel, both);
+		counts->colls = one.colls > counts->colls ? one.colls : counts->colls;
+	}
+	for (uint32_t i = 0; i < program->body_count; i++) {
+		struct pp_post_count body = count_body(&program->bodies[i]);
+		if (program->stages[program->bodies[i].stage].rank == rank)
+			keep_larger(&counts->body, &body, 1);
 	}
 	return true;
 }
@@ -73,19 +101,12 @@ void pp_post_counts_free(struct pp_post_counts *counts)
 	*counts = (struct pp_post_counts){0};
 }
 
-bool pp_transport_supports(const struct pp_program *program, const struct pp_instr *coll, struct pp_status *status)
+bool pp_transport_supports(const struct pp_instr *coll, struct pp_status *status)
 {
-	if (coll->sub != PP_ALLREDUCE)
-		return pp_fail(status, PP_EXIT_ENVIRONMENT, "collective k%" PRIu32 " is %s: this piperun runs allreduce only",
-		               coll->a[0], pp_collective_name[coll->sub]);
-	if (coll->dtype != PP_F32 && coll->dtype != PP_F64)
+	if (coll->sub != PP_ALLGATHER && coll->dtype != PP_F32 && coll->dtype != PP_F64)
 		return pp_fail(status, PP_EXIT_ENVIRONMENT,
 		               "collective k%" PRIu32 " sums %s: this piperun sums f32 and f64 only", coll->a[0],
 		               pp_dtype_name[coll->dtype]);
-	if (program->groups[coll->a[1]].axis != PP_AXIS_PP && (program->tp != 1 || program->dp != 1))
-		return pp_fail(status, PP_EXIT_ENVIRONMENT,
-		               "collective k%" PRIu32 " runs over %s: this piperun wants tp = 1 and dp = 1", coll->a[0],
-		               pp_axis_name[program->groups[coll->a[1]].axis]);
 	return true;
 }
 

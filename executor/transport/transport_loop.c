@@ -7,6 +7,8 @@
  * Requires: a verified program, one thread per endpoint. Ensures: rendezvous, FIFO, member order sums. */
 #include "transport_loop.h"
 
+#include "collective_loop.h"
+
 #include <inttypes.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -14,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SUM_BYTES = 4096, FAILURE_TEXT = 512 };
+enum { FAILURE_TEXT = 512 };
 
 struct post {
 	const struct pp_instr *instr;
@@ -22,7 +24,7 @@ struct post {
 	void *to;
 };
 
-/* Posts of one end of a channel, or of one member of a group. */
+/* Posts of one end of a channel. */
 struct queue {
 	struct post *posts;
 	uint32_t capacity;
@@ -36,11 +38,11 @@ struct channel {
 	atomic_flag moving;
 };
 
-struct group {
-	struct queue *members;
-	uint32_t member_count;
-	atomic_uint_least64_t done;
-	atomic_flag moving;
+/* Membership of a rank in the instance of a group that its coordinate belongs to; no team: it is no member. The member
+ * at position 0 owns the team. */
+struct seat {
+	struct pp_loop_team *team;
+	uint32_t position;
 };
 
 /* A collective posted and not yet waited for. */
@@ -51,13 +53,16 @@ struct pending_coll {
 
 struct pp_endpoint {
 	struct pp_loop *loop;
-	uint32_t rank;
-	uint32_t *channels; /* those that end here */
-	uint32_t channel_count;
+	uint32_t world;
+	struct pp_coord coord;
+	struct channel *channels; /* of the coordinate: [channel_count] */
+	uint32_t *mine;           /* those that end here */
+	uint32_t mine_count;
+	struct seat *seats; /* [group_count], then that of bodies */
 	struct pending_coll *colls;
 	uint32_t coll_count;
-	void *mine; /* of the present exchange: a copy, so that a rank that gives up takes nothing away */
-	size_t mine_capacity;
+	void *given; /* to the present exchange: a copy, so that a rank that gives up takes nothing away */
+	size_t given_capacity;
 	void *all;
 	size_t bytes;
 	uint64_t exchanges; /* begun */
@@ -67,14 +72,14 @@ struct pp_endpoint {
 struct pp_loop {
 	const struct pp_program *program;
 	struct pp_transport_options options;
-	struct channel *channels;
-	struct group *groups;
+	uint32_t world;           /* ranks */
+	struct channel *channels; /* [tp * dp][channel_count] */
 	struct pp_endpoint *endpoints;
 	atomic_uint_least64_t arrived, left; /* exchanges, counted over all ranks */
 	atomic_int failed;                   /* 0 no, 1 its text is being written, 2 yes */
 	char failure[FAILURE_TEXT];
-	uint32_t gave_up; /* the rank whose failure it is and which reports it; PP_NULL: all do */
-	char told[32];    /* what the others say */
+	uint32_t gave_up;             /* the rank whose failure it is and which reports it; PP_NULL: all do */
+	char told[PP_GRID_NAME + 16]; /* what the others say */
 };
 
 /* ---- failure --------------------------------------------------------------------------------- */
@@ -86,14 +91,15 @@ static void set_failure(struct pp_loop *loop, uint32_t rank, const char *text)
 	if (!atomic_compare_exchange_strong(&loop->failed, &expected, 1))
 		return;
 	snprintf(loop->failure, sizeof loop->failure, "%s", text);
-	snprintf(loop->told, sizeof loop->told, "rank %" PRIu32 " gave up", rank);
+	char name[PP_GRID_NAME];
+	snprintf(loop->told, sizeof loop->told, "%s gave up", pp_grid_name(loop->program, rank, name));
 	loop->gave_up = rank;
 	atomic_store(&loop->failed, 2);
 }
 
 static void give_up(struct pp_endpoint *endpoint, const char *why)
 {
-	set_failure(endpoint->loop, endpoint->rank, why);
+	set_failure(endpoint->loop, endpoint->world, why);
 }
 
 static const char *failure(const struct pp_endpoint *endpoint)
@@ -101,7 +107,7 @@ static const char *failure(const struct pp_endpoint *endpoint)
 	const struct pp_loop *loop = endpoint->loop;
 	while (atomic_load(&loop->failed) == 1) /* its text is being written */
 		sched_yield();
-	return loop->gave_up == PP_NULL || loop->gave_up == endpoint->rank ? loop->failure : loop->told;
+	return loop->gave_up == PP_NULL || loop->gave_up == endpoint->world ? loop->failure : loop->told;
 }
 
 /* ---- channels -------------------------------------------------------------------------------- */
@@ -152,116 +158,54 @@ static void move_channel(struct pp_loop *loop, struct channel *channel)
 
 static void post_send(struct pp_endpoint *endpoint, const struct pp_instr *instr, const void *from)
 {
-	struct channel *channel = &endpoint->loop->channels[instr->a[0]];
+	struct channel *channel = &endpoint->channels[instr->a[0]];
 	push(&channel->send, instr, from, NULL, instr->a[1] == 0);
 	move_channel(endpoint->loop, channel);
 }
 
 static void post_recv(struct pp_endpoint *endpoint, const struct pp_instr *instr, void *to)
 {
-	struct channel *channel = &endpoint->loop->channels[instr->a[0]];
+	struct channel *channel = &endpoint->channels[instr->a[0]];
 	push(&channel->recv, instr, NULL, to, instr->a[1] == 0);
 	move_channel(endpoint->loop, channel);
 }
 
 /* ---- collectives ----------------------------------------------------------------------------- */
 
-/* Sum the members' `from` in member order into every member's `to`, a piece at a time: `to` may be `from`. */
-static void reduce(struct group *group, uint64_t number)
+/* `group`: group_count for that of bodies. */
+static void move_team(struct pp_endpoint *endpoint, uint32_t group)
 {
-	const struct pp_instr *instr = group->members[0].posts[number % group->members[0].capacity].instr;
-	size_t size = pp_dtype_size[instr->dtype], piece = SUM_BYTES / size;
-	double sum[SUM_BYTES / sizeof(double)];
-	for (size_t at = 0; at < instr->count; at += piece) {
-		size_t count = instr->count - at < piece ? instr->count - at : piece;
-		for (uint32_t i = 0; i < group->member_count; i++) {
-			const unsigned char *from = group->members[i].posts[number % group->members[i].capacity].from;
-			if (i == 0)
-				memcpy(sum, from + at * size, count * size);
-			else
-				pp_transport_sum((enum pp_dtype)instr->dtype, sum, sum, from + at * size, count);
-		}
-		for (uint32_t i = 0; i < group->member_count; i++) {
-			unsigned char *to = group->members[i].posts[number % group->members[i].capacity].to;
-			memcpy(to + at * size, sum, count * size);
-		}
-	}
-}
-
-static bool all_posted(struct group *group, uint64_t number)
-{
-	for (uint32_t i = 0; i < group->member_count; i++)
-		if (atomic_load_explicit(&group->members[i].posted, memory_order_acquire) <= number)
-			return false;
-	return true;
-}
-
-static bool congruent(struct pp_loop *loop, struct group *group, uint64_t number)
-{
-	const struct pp_instr *first = group->members[0].posts[number % group->members[0].capacity].instr;
-	for (uint32_t i = 1; i < group->member_count; i++) {
-		const struct pp_instr *other = group->members[i].posts[number % group->members[i].capacity].instr;
-		if (other->count != first->count || other->dtype != first->dtype || other->sub != first->sub) {
-			char text[FAILURE_TEXT];
-			snprintf(text, sizeof text,
-			         "members of group g%" PRIu32 " disagree: %" PRIu32 " elements of %s against %" PRIu32 " of %s",
-			         first->a[1], first->count, pp_dtype_name[first->dtype], other->count, pp_dtype_name[other->dtype]);
-			set_failure(loop, PP_NULL, text);
-			return false;
-		}
-	}
-	return true;
-}
-
-static void move_group(struct pp_loop *loop, struct group *group)
-{
-	if (!all_posted(group, atomic_load_explicit(&group->done, memory_order_acquire)) ||
-	    atomic_flag_test_and_set(&group->moving))
+	struct pp_loop *loop = endpoint->loop;
+	char why[FAILURE_TEXT / 2], text[FAILURE_TEXT];
+	if (pp_loop_team_move(endpoint->seats[group].team, why, sizeof why))
 		return;
-	uint64_t done = atomic_load_explicit(&group->done, memory_order_acquire);
-	while (all_posted(group, done) && congruent(loop, group, done)) {
-		reduce(group, done);
-		atomic_store_explicit(&group->done, ++done, memory_order_release);
-	}
-	atomic_flag_clear(&group->moving);
-}
-
-static bool is_solo(const struct pp_group *group)
-{
-	return group->axis != PP_AXIS_PP || group->member_count == 1;
+	if (group < loop->program->group_count)
+		snprintf(text, sizeof text, "members of group g%" PRIu32 " disagree: %s", group, why);
+	else
+		snprintf(text, sizeof text, "members of a tensor-parallel group disagree: %s", why);
+	set_failure(loop, PP_NULL, text);
 }
 
 static void post_coll(struct pp_endpoint *endpoint, const struct pp_instr *instr, const void *from, void *to)
 {
-	struct pp_loop *loop = endpoint->loop;
-	struct pending_coll *pending = &endpoint->colls[endpoint->coll_count++];
-	const struct pp_group *named = &loop->program->groups[instr->a[1]];
-	*pending = (struct pending_coll){.id = instr->a[0], .group = instr->a[1], .number = UINT64_MAX};
-	if (is_solo(named)) {
-		memmove(to, from, pp_payload_bytes(instr));
-		return;
-	}
-	struct group *group = &loop->groups[instr->a[1]];
-	struct queue *queue = &group->members[pp_grid_position(named, (struct pp_coord){.pp = endpoint->rank})];
-	pending->number = atomic_load_explicit(&queue->posted, memory_order_relaxed);
-	push(queue, instr, from, to, false);
-	move_group(loop, group);
+	uint32_t group = instr->a[1];
+	const struct seat *seat = &endpoint->seats[group];
+	struct pp_part part = pp_part_of(instr, from, to, seat->position);
+	endpoint->colls[endpoint->coll_count++] = (struct pending_coll){
+	    .id = instr->a[0], .group = group, .number = pp_loop_team_post(seat->team, seat->position, &part)};
+	move_team(endpoint, group);
 }
 
 static uint32_t post_body(struct pp_endpoint *endpoint, enum pp_collective kind, enum pp_dtype dtype, const void *from,
                           void *to, uint64_t count)
 {
-	(void)endpoint;
-	(void)kind;
-	memmove(to, from, count * pp_dtype_size[dtype]);
-	return 0;
-}
-
-static enum pp_progress test_body(struct pp_endpoint *endpoint, uint32_t ticket)
-{
-	(void)endpoint;
-	(void)ticket;
-	return PP_DONE;
+	uint32_t bodies = endpoint->loop->program->group_count;
+	const struct seat *seat = &endpoint->seats[bodies];
+	struct pp_part part = {
+	    .from = from, .to = to, .count = count, .kind = (uint8_t)kind, .dtype = (uint8_t)dtype, .id = PP_NULL};
+	uint64_t number = pp_loop_team_post(seat->team, seat->position, &part);
+	move_team(endpoint, bodies);
+	return (uint32_t)number;
 }
 
 /* ---- polling --------------------------------------------------------------------------------- */
@@ -270,18 +214,18 @@ static void poll(void *context)
 {
 	struct pp_endpoint *endpoint = context;
 	struct pp_loop *loop = endpoint->loop;
-	for (uint32_t i = 0; i < endpoint->channel_count; i++)
-		move_channel(loop, &loop->channels[endpoint->channels[i]]);
+	for (uint32_t i = 0; i < endpoint->mine_count; i++)
+		move_channel(loop, &endpoint->channels[endpoint->mine[i]]);
 	for (uint32_t i = 0; i < endpoint->coll_count; i++)
-		if (endpoint->colls[i].number != UINT64_MAX)
-			move_group(loop, &loop->groups[endpoint->colls[i].group]);
+		move_team(endpoint, endpoint->colls[i].group);
+	move_team(endpoint, loop->program->group_count);
 }
 
 static enum pp_progress test(struct pp_endpoint *endpoint, uint32_t index, uint32_t seq)
 {
 	struct pp_loop *loop = endpoint->loop;
-	struct channel *channel = &loop->channels[index];
-	bool sender = loop->program->channels[index].source == endpoint->rank;
+	struct channel *channel = &endpoint->channels[index];
+	bool sender = loop->program->channels[index].source == endpoint->coord.pp;
 	uint64_t number = (sender ? channel->send.base : channel->recv.base) + seq;
 	if (atomic_load_explicit(&channel->done, memory_order_acquire) > number)
 		return PP_DONE;
@@ -293,20 +237,33 @@ static enum pp_progress test(struct pp_endpoint *endpoint, uint32_t index, uint3
 
 static enum pp_progress test_coll(struct pp_endpoint *endpoint, uint32_t id)
 {
-	struct pp_loop *loop = endpoint->loop;
 	uint32_t at = 0;
 	while (at < endpoint->coll_count && endpoint->colls[at].id != id)
 		at++;
 	if (at == endpoint->coll_count)
 		return PP_DONE;
 	const struct pending_coll *pending = &endpoint->colls[at];
-	if (pending->number != UINT64_MAX) {
+	const struct pp_loop_team *team = endpoint->seats[pending->group].team;
+	if (!pp_loop_team_is_done(team, pending->number)) {
 		poll(endpoint);
-		if (atomic_load_explicit(&loop->groups[pending->group].done, memory_order_acquire) <= pending->number)
-			return atomic_load(&loop->failed) ? PP_FAILED : PP_PENDING;
+		if (!pp_loop_team_is_done(team, pending->number))
+			return atomic_load(&endpoint->loop->failed) ? PP_FAILED : PP_PENDING;
 	}
 	endpoint->colls[at] = endpoint->colls[--endpoint->coll_count];
 	return PP_DONE;
+}
+
+static enum pp_progress test_body(struct pp_endpoint *endpoint, uint32_t ticket)
+{
+	const struct pp_loop_team *team = endpoint->seats[endpoint->loop->program->group_count].team;
+	for (int i = 0; i < 2; i++) {
+		uint32_t done = (uint32_t)atomic_load_explicit(&team->done, memory_order_acquire);
+		if ((int32_t)(done - ticket) > 0) /* far fewer than 2^31 are outstanding */
+			return PP_DONE;
+		if (i == 0)
+			poll(endpoint);
+	}
+	return atomic_load(&endpoint->loop->failed) ? PP_FAILED : PP_PENDING;
 }
 
 /* ---- exchange -------------------------------------------------------------------------------- */
@@ -315,17 +272,17 @@ static void exchange(struct pp_endpoint *endpoint, const void *mine, void *all, 
 {
 	if (atomic_load(&endpoint->loop->failed))
 		return;
-	if (bytes > endpoint->mine_capacity) {
-		void *grown = realloc(endpoint->mine, bytes);
+	if (bytes > endpoint->given_capacity) {
+		void *grown = realloc(endpoint->given, bytes);
 		if (!grown) {
 			give_up(endpoint, "out of memory");
 			return;
 		}
-		endpoint->mine = grown;
-		endpoint->mine_capacity = bytes;
+		endpoint->given = grown;
+		endpoint->given_capacity = bytes;
 	}
 	if (bytes)
-		memcpy(endpoint->mine, mine, bytes);
+		memcpy(endpoint->given, mine, bytes);
 	endpoint->all = all;
 	endpoint->bytes = bytes;
 	endpoint->copied = false;
@@ -337,13 +294,13 @@ static void exchange(struct pp_endpoint *endpoint, const void *mine, void *all, 
 static enum pp_progress test_exchange(struct pp_endpoint *endpoint)
 {
 	struct pp_loop *loop = endpoint->loop;
-	uint64_t wanted = endpoint->exchanges * loop->program->ranks;
+	uint64_t wanted = endpoint->exchanges * loop->world;
 	if (atomic_load(&loop->failed))
 		return PP_FAILED;
 	poll(endpoint);
 	if (!endpoint->copied && atomic_load(&loop->arrived) >= wanted) {
-		for (uint32_t rank = 0; rank < loop->program->ranks && endpoint->bytes; rank++)
-			memcpy((unsigned char *)endpoint->all + rank * endpoint->bytes, loop->endpoints[rank].mine,
+		for (uint32_t rank = 0; rank < loop->world && endpoint->bytes; rank++)
+			memcpy((unsigned char *)endpoint->all + rank * endpoint->bytes, loop->endpoints[rank].given,
 			       endpoint->bytes);
 		endpoint->copied = true;
 		atomic_fetch_add(&loop->left, 1);
@@ -362,33 +319,58 @@ static bool make_queue(struct queue *queue, uint32_t capacity)
 	return queue->posts != NULL;
 }
 
-static bool make_rank(struct pp_loop *loop, uint32_t rank)
+/* The team of a group that the rank belongs to: made by the member at position 0, which comes first. */
+static bool take_seat(struct pp_endpoint *endpoint, const struct pp_group *group, struct seat *seat, uint32_t capacity)
 {
-	const struct pp_program *program = loop->program;
-	struct pp_endpoint *endpoint = &loop->endpoints[rank];
-	struct pp_post_counts counts;
-	if (!pp_post_counts_make(program, rank, &counts))
-		return false;
-	*endpoint = (struct pp_endpoint){.loop = loop, .rank = rank};
-	endpoint->channels = calloc((size_t)program->channel_count + 1, sizeof *endpoint->channels);
-	endpoint->colls = calloc((size_t)counts.colls + 1, sizeof *endpoint->colls);
-	bool ok = endpoint->channels && endpoint->colls;
-	for (uint32_t i = 0; ok && i < program->channel_count; i++) {
-		if (program->channels[i].source == rank)
-			ok = make_queue(&loop->channels[i].send, counts.channel[i]);
-		else if (program->channels[i].destination == rank)
-			ok = make_queue(&loop->channels[i].recv, counts.channel[i]);
-		else
+	struct pp_loop *loop = endpoint->loop;
+	uint32_t position = pp_grid_position(group, endpoint->coord);
+	if (position == PP_NULL)
+		return true;
+	seat->position = position;
+	if (position == 0) {
+		seat->team = calloc(1, sizeof *seat->team);
+		if (!seat->team || !pp_loop_team_make(seat->team, pp_grid_members(loop->program, group)))
+			return false;
+	} else {
+		uint32_t owner = pp_grid_member(loop->program, group, endpoint->coord, 0);
+		seat->team = loop->endpoints[owner].seats[seat - endpoint->seats].team;
+	}
+	return pp_loop_team_join(seat->team, position, capacity);
+}
+
+static bool make_channels(struct pp_endpoint *endpoint, const struct pp_post_counts *counts)
+{
+	const struct pp_program *program = endpoint->loop->program;
+	for (uint32_t i = 0; i < program->channel_count; i++) {
+		bool sends = program->channels[i].source == endpoint->coord.pp;
+		if (!sends && program->channels[i].destination != endpoint->coord.pp)
 			continue;
-		endpoint->channels[endpoint->channel_count++] = i;
+		struct channel *channel = &endpoint->channels[i];
+		if (!make_queue(sends ? &channel->send : &channel->recv, counts->channel[i].posts))
+			return false;
+		endpoint->mine[endpoint->mine_count++] = i;
 	}
-	for (uint32_t i = 0; ok && i < program->group_count; i++) {
-		uint32_t position = is_solo(&program->groups[i])
-		                        ? PP_NULL
-		                        : pp_grid_position(&program->groups[i], (struct pp_coord){.pp = rank});
-		if (position != PP_NULL)
-			ok = make_queue(&loop->groups[i].members[position], counts.group[i]);
-	}
+	return true;
+}
+
+static bool make_rank(struct pp_loop *loop, uint32_t world)
+{
+	static const struct pp_group of_bodies = {.axis = PP_AXIS_TP};
+	const struct pp_program *program = loop->program;
+	struct pp_endpoint *endpoint = &loop->endpoints[world];
+	struct pp_post_counts counts;
+	*endpoint = (struct pp_endpoint){.loop = loop, .world = world, .coord = pp_grid_coord(program, world)};
+	if (!pp_post_counts_make(program, endpoint->coord.pp, &counts))
+		return false;
+	uint64_t slice = (uint64_t)endpoint->coord.dp * pp_grid_extent(program, PP_AXIS_TP) + endpoint->coord.tp;
+	endpoint->channels = loop->channels + slice * program->channel_count;
+	endpoint->mine = calloc((size_t)program->channel_count + 1, sizeof *endpoint->mine);
+	endpoint->seats = calloc((size_t)program->group_count + 1, sizeof *endpoint->seats);
+	endpoint->colls = calloc((size_t)counts.colls + 1, sizeof *endpoint->colls);
+	bool ok = endpoint->mine && endpoint->seats && endpoint->colls && make_channels(endpoint, &counts);
+	for (uint32_t i = 0; ok && i < program->group_count; i++)
+		ok = take_seat(endpoint, &program->groups[i], &endpoint->seats[i], counts.group[i].posts);
+	ok = ok && take_seat(endpoint, &of_bodies, &endpoint->seats[program->group_count], counts.body.posts);
 	pp_post_counts_free(&counts);
 	return ok;
 }
@@ -396,21 +378,14 @@ static bool make_rank(struct pp_loop *loop, uint32_t rank)
 static bool make_tables(struct pp_loop *loop)
 {
 	const struct pp_program *program = loop->program;
-	loop->channels = calloc((size_t)program->channel_count + 1, sizeof *loop->channels);
-	loop->groups = calloc((size_t)program->group_count + 1, sizeof *loop->groups);
-	loop->endpoints = calloc(program->ranks, sizeof *loop->endpoints);
-	if (!loop->channels || !loop->groups || !loop->endpoints)
+	size_t slices = (size_t)pp_grid_extent(program, PP_AXIS_TP) * pp_grid_extent(program, PP_AXIS_DP);
+	loop->channels = calloc(slices * program->channel_count + 1, sizeof *loop->channels);
+	loop->endpoints = calloc(loop->world, sizeof *loop->endpoints);
+	if (!loop->channels || !loop->endpoints)
 		return false;
-	for (uint32_t i = 0; i < program->group_count; i++) {
-		if (is_solo(&program->groups[i]))
-			continue;
-		loop->groups[i].member_count = program->groups[i].member_count;
-		loop->groups[i].members = calloc((size_t)program->groups[i].member_count + 1, sizeof *loop->groups[i].members);
-		if (!loop->groups[i].members)
-			return false;
-	}
-	for (uint32_t rank = 0; rank < program->ranks; rank++)
-		if (!make_rank(loop, rank))
+	/* Along every axis the coordinate 0 has the lowest world rank of its group, and members ascend. */
+	for (uint32_t world = 0; world < loop->world; world++)
+		if (!make_rank(loop, world))
 			return false;
 	return true;
 }
@@ -419,43 +394,51 @@ struct pp_loop *pp_loop_create(const struct pp_program *program, const struct pp
                                struct pp_status *status)
 {
 	struct pp_loop *loop = calloc(1, sizeof *loop);
+	uint32_t world = (uint32_t)pp_grid_world(program);
 	if (loop) {
 		loop->program = program;
 		loop->options = *options;
+		loop->world = world;
 		if (make_tables(loop))
 			return loop;
 		pp_loop_destroy(loop);
 	}
-	pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory for the channels of %" PRIu32 " ranks", program->ranks);
+	pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory for the channels of %" PRIu32 " ranks", world);
 	return NULL;
+}
+
+static void free_rank(struct pp_endpoint *endpoint)
+{
+	const struct pp_program *program = endpoint->loop->program;
+	for (uint32_t i = 0; endpoint->mine && i < endpoint->mine_count; i++) {
+		struct channel *channel = &endpoint->channels[endpoint->mine[i]];
+		bool sends = program->channels[endpoint->mine[i]].source == endpoint->coord.pp;
+		free(sends ? channel->send.posts : channel->recv.posts);
+	}
+	for (uint32_t i = 0; endpoint->seats && i <= program->group_count; i++)
+		if (endpoint->seats[i].team && endpoint->seats[i].position == 0) {
+			pp_loop_team_free(endpoint->seats[i].team);
+			free(endpoint->seats[i].team);
+		}
+	free(endpoint->mine);
+	free(endpoint->seats);
+	free(endpoint->colls);
+	free(endpoint->given);
 }
 
 void pp_loop_destroy(struct pp_loop *loop)
 {
-	const struct pp_program *program = loop->program;
-	for (uint32_t i = 0; loop->channels && i < program->channel_count; i++) {
-		free(loop->channels[i].send.posts);
-		free(loop->channels[i].recv.posts);
-	}
-	for (uint32_t i = 0; loop->groups && i < program->group_count; i++) {
-		for (uint32_t k = 0; loop->groups[i].members && k < loop->groups[i].member_count; k++)
-			free(loop->groups[i].members[k].posts);
-		free(loop->groups[i].members);
-	}
-	for (uint32_t rank = 0; loop->endpoints && rank < program->ranks; rank++) {
-		free(loop->endpoints[rank].channels);
-		free(loop->endpoints[rank].colls);
-		free(loop->endpoints[rank].mine);
-	}
+	for (uint32_t world = 0; loop->endpoints && world < loop->world; world++)
+		if (loop->endpoints[world].loop)
+			free_rank(&loop->endpoints[world]);
 	free(loop->channels);
-	free(loop->groups);
 	free(loop->endpoints);
 	free(loop);
 }
 
-struct pp_endpoint *pp_loop_endpoint(struct pp_loop *loop, uint32_t rank)
+struct pp_endpoint *pp_loop_endpoint(struct pp_loop *loop, uint32_t world)
 {
-	return &loop->endpoints[rank];
+	return &loop->endpoints[world];
 }
 
 const struct pp_transport_ops pp_transport_loop = {

@@ -13,8 +13,9 @@ struct pp_loop *pp_loop_create(const struct pp_program *program, const struct pp
                                struct pp_status *status);
 void pp_loop_destroy(struct pp_loop *loop);
 
-/* The endpoint of a rank: used by one thread. Memory given to posts must live until pp_loop_destroy if a rank fails. */
-struct pp_endpoint *pp_loop_endpoint(struct pp_loop *loop, uint32_t rank);
+/* The endpoint of a world rank: used by one thread. Memory given to posts must live until pp_loop_destroy if a rank
+ * fails. */
+struct pp_endpoint *pp_loop_endpoint(struct pp_loop *loop, uint32_t world);
 
 extern const struct pp_transport_ops pp_transport_loop;
 
