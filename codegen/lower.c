@@ -24,6 +24,12 @@
  * R8  A channel is busy while it carries a message; times are integers, so the order is the same on every machine.
  * R9  Step tail: lower_tail.c.
  *
+ * The program `eval` has the forwards of the rows in their order, and channels and receive slots of `train`. There no
+ * backward keeps an early stage from running ahead, so R4 would let its outputs pile up: here a rank starts a compute
+ * only while fewer of its outputs are on their way than at most in `train`, or than OUTPUTS. When nothing else can
+ * happen, all ranks held back so start: with outputs unlimited the construction never gets stuck, so neither does it
+ * then.
+ *
  * Why it works.
  * T1  Nothing deadlocks under rendezvous, in any queue layout, if streams and queues are subsequences of G and each
  *     transfer stands behind its producer and the last reader of its receive slot: the first unfinished element of G
@@ -62,11 +68,16 @@ struct candidate {
 	uint32_t channel, transfer;
 };
 
+/* Outputs of a rank of `eval` that may always be on their way: one is sent while the next is computed. */
+enum { OUTPUTS = 2 };
+
 struct rank_state {
 	uint32_t next;            /* compute that runs, or is to start next */
 	uint32_t emitted;         /* first compute whose block is not emitted */
 	uint32_t owed, last_owed; /* list of transfers sent from here that are over, their `wait` not emitted; PP_NULL */
+	uint32_t unsent;          /* forward outputs whose transfer is not over */
 	bool busy, touched;
+	bool held; /* by its unsent outputs; stands in order->held */
 };
 
 struct channel_state {
@@ -85,6 +96,7 @@ struct order {
 	uint32_t *next_owed; /* [transfers] */
 	struct event *heap;
 	uint32_t heap_count, serial;
+	uint64_t now;      /* tick of the last round */
 	uint32_t position; /* in G, of transfers */
 	/* of one round: */
 	uint32_t *ended, ended_count;
@@ -92,6 +104,7 @@ struct order {
 	uint32_t *touched_channels, touched_channel_count;
 	struct candidate *candidates;
 	uint32_t candidate_count;
+	uint32_t *held, held_count; /* ranks, by and by */
 };
 
 /* ---- event heap ------------------------------------------------------------------------------ */
@@ -133,7 +146,7 @@ static uint32_t pop_event(struct order *order)
 
 void pp_lowering_emit(struct pp_lowering *lowering, uint32_t rank, const struct pp_instr *instr, uint32_t order)
 {
-	struct pp_stream *stream = &lowering->program->programs[0].streams[rank];
+	struct pp_stream *stream = &lowering->named->streams[rank];
 	uint32_t *capacity = &lowering->stream_capacity[rank];
 	if (stream->count == *capacity) {
 		struct pp_arena *arena = lowering->program->arena;
@@ -264,7 +277,32 @@ static void touch_channel(struct order *order, uint32_t channel)
 	order->touched_channels[order->touched_channel_count++] = channel;
 }
 
-static void start_next(struct order *order, uint32_t rank, uint64_t tick)
+/* Wait for transfers before making more outputs? */
+static bool hold_back(struct order *order, uint32_t rank, const struct pp_compute *compute)
+{
+	struct rank_state *state = &order->ranks[rank];
+	if (!order->lowering->forward_only || compute->transfer_out == PP_NULL || state->unsent < OUTPUTS ||
+	    state->unsent < order->lowering->outputs[rank])
+		return false;
+	if (!state->held)
+		order->held[order->held_count++] = rank;
+	state->held = true;
+	return true;
+}
+
+static void start(struct order *order, uint32_t rank, uint64_t tick)
+{
+	const struct pp_lowering *lowering = order->lowering;
+	struct rank_state *state = &order->ranks[rank];
+	const struct pp_compute *compute = &lowering->computes[state->next];
+	if (compute->kind == PP_F && compute->transfer_out != PP_NULL && ++state->unsent > lowering->outputs[rank])
+		lowering->outputs[rank] = state->unsent;
+	state->busy = true;
+	push_event(order, pp_plus(tick, pp_compute_ticks(lowering, compute)), state->next);
+}
+
+/* `forced`: whatever its outputs do. */
+static void start_next(struct order *order, uint32_t rank, uint64_t tick, bool forced)
 {
 	const struct pp_lowering *lowering = order->lowering;
 	struct rank_state *state = &order->ranks[rank];
@@ -273,8 +311,19 @@ static void start_next(struct order *order, uint32_t rank, uint64_t tick)
 	const struct pp_compute *compute = &lowering->computes[state->next];
 	if (compute->transfer_in != PP_NULL && !order->over[compute->transfer_in])
 		return;
-	state->busy = true;
-	push_event(order, pp_plus(tick, pp_compute_ticks(lowering, compute)), state->next);
+	if (forced || !hold_back(order, rank, compute))
+		start(order, rank, tick);
+}
+
+/* Nothing else can happen: those held back only by their outputs go on. */
+static void start_held(struct order *order, uint64_t tick)
+{
+	uint32_t count = order->held_count;
+	order->held_count = 0;
+	for (uint32_t i = 0; i < count; i++) {
+		order->ranks[order->held[i]].held = false;
+		start_next(order, order->held[i], tick, true);
+	}
 }
 
 static void end_compute(struct order *order, uint32_t id)
@@ -300,6 +349,7 @@ static void end_transfer(struct order *order, uint32_t id)
 	const struct pp_channel *channel = &order->lowering->program->channels[order->lowering->transfers[id].channel];
 	struct rank_state *source = &order->ranks[channel->source];
 	order->over[id] = true;
+	source->unsent -= channel->kind == PP_ACT;
 	order->wait_at[id] = source->next + (source->busy ? 1 : 0);
 	order->next_owed[id] = PP_NULL;
 	if (source->owed == PP_NULL)
@@ -329,7 +379,8 @@ static void find_candidates(struct order *order, uint32_t channel_id)
 	const struct pp_lowering *lowering = order->lowering;
 	const struct pp_channel *channel = &lowering->program->channels[channel_id];
 	const struct channel_state *state = &order->channels[channel_id];
-	for (uint32_t i = 0; state->used + i < channel->depth && state->entered + i < channel->messages; i++) {
+	uint32_t messages = lowering->channel_base[channel_id + 1] - lowering->channel_base[channel_id];
+	for (uint32_t i = 0; state->used + i < channel->depth && state->entered + i < messages; i++) {
 		uint32_t id = lowering->channel_base[channel_id] + state->entered + i;
 		const struct pp_transfer *transfer = &lowering->transfers[id];
 		if (transfer->producer >= order->ranks[channel->source].next)
@@ -390,14 +441,14 @@ static void start_ranks(struct order *order, uint64_t tick)
 		qsort(order->touched_ranks, order->touched_rank_count, sizeof *order->touched_ranks, compare_ranks);
 	for (uint32_t i = 0; i < order->touched_rank_count; i++) {
 		order->ranks[order->touched_ranks[i]].touched = false;
-		start_next(order, order->touched_ranks[i], tick);
+		start_next(order, order->touched_ranks[i], tick, false);
 	}
 	order->touched_rank_count = 0;
 }
 
 static void run_round(struct order *order)
 {
-	uint64_t tick = order->heap[0].tick;
+	uint64_t tick = order->now = order->heap[0].tick;
 	order->ended_count = 0;
 	end_all(order, tick);
 	enter_transfers(order, tick);
@@ -428,6 +479,7 @@ static struct order make_order(struct pp_lowering *lowering)
 	    .touched_ranks = PP_NEW_ARRAY(scratch, uint32_t, program->ranks),
 	    .touched_channels = PP_NEW_ARRAY(scratch, uint32_t, program->channel_count),
 	    .candidates = PP_NEW_ARRAY(scratch, struct candidate, slots),
+	    .held = PP_NEW_ARRAY(scratch, uint32_t, program->ranks),
 	};
 	for (uint32_t rank = 0; rank < program->ranks; rank++) {
 		order.ranks[rank].next = order.ranks[rank].emitted = lowering->base[rank];
@@ -440,9 +492,13 @@ void pp_lower_order(struct pp_lowering *lowering)
 {
 	struct order order = make_order(lowering);
 	for (uint32_t rank = 0; rank < lowering->program->ranks; rank++)
-		start_next(&order, rank, 0);
-	while (order.heap_count)
-		run_round(&order);
+		start_next(&order, rank, 0, false);
+	while (order.heap_count || order.held_count) {
+		if (!order.heap_count)
+			start_held(&order, order.now);
+		else
+			run_round(&order);
+	}
 	for (uint32_t rank = 0; rank < lowering->program->ranks; rank++) {
 		assert(order.ranks[rank].next == lowering->base[rank + 1]); /* T2: the schedule was checked */
 		assert(order.ranks[rank].emitted == lowering->base[rank + 1]);
@@ -466,6 +522,67 @@ static bool within_limits(const struct pp_schedule *schedule, struct pp_diag *di
 	return false;
 }
 
+static struct pp_lowering lowering_begin(struct pp_program *program, const char *name, const struct pp_spec *spec,
+                                         const struct pp_schedule *schedule, uint32_t *outputs)
+{
+	struct pp_named_program *named = &program->programs[program->program_count++];
+	*named = (struct pp_named_program){.name = name,
+	                                   .streams = PP_NEW_ARRAY(program->arena, struct pp_stream, program->ranks)};
+	return (struct pp_lowering){.scratch = pp_arena_scratch(program->arena),
+	                            .program = program,
+	                            .spec = spec,
+	                            .schedule = schedule,
+	                            .named = named,
+	                            .outputs = outputs};
+}
+
+static bool lower_train(struct pp_program *program, const struct pp_spec *spec, const struct pp_schedule *schedule,
+                        uint32_t *outputs, struct pp_diag *diag)
+{
+	struct pp_lowering lowering = lowering_begin(program, "train", spec, schedule, outputs);
+	pp_lower_graph(&lowering);
+	pp_lower_depths(&lowering);
+	pp_lower_start(&lowering);
+	pp_lower_order(&lowering);
+	bool ok = pp_lower_tail(&lowering, diag);
+	pp_arena_destroy(lowering.scratch);
+	return ok;
+}
+
+/* The rows without their backwards. */
+static struct pp_schedule forward_rows(struct pp_arena *arena, const struct pp_schedule *schedule)
+{
+	struct pp_schedule forwards = *schedule;
+	forwards.rows = PP_NEW_ARRAY(arena, struct pp_row, schedule->ranks);
+	for (uint32_t rank = 0; rank < schedule->ranks; rank++) {
+		const struct pp_row *row = &schedule->rows[rank];
+		struct pp_row *kept = &forwards.rows[rank];
+		kept->actions = PP_NEW_ARRAY(arena, struct pp_action, row->count);
+		for (uint32_t i = 0; i < row->count; i++) {
+			if (row->actions[i].kind != PP_F)
+				continue;
+			kept->actions[kept->count] = row->actions[i];
+			kept->actions[kept->count++].paired = false;
+		}
+	}
+	return forwards;
+}
+
+static void lower_eval(struct pp_program *program, const struct pp_spec *spec, const struct pp_schedule *schedule,
+                       uint32_t *outputs)
+{
+	struct pp_arena *scratch = pp_arena_scratch(program->arena);
+	struct pp_schedule forwards = forward_rows(scratch, schedule);
+	struct pp_lowering lowering = lowering_begin(program, "eval", spec, &forwards, outputs);
+	lowering.forward_only = true;
+	pp_lower_graph(&lowering);
+	pp_lower_start(&lowering);
+	pp_lower_order(&lowering);
+	pp_lower_eval_tail(&lowering);
+	pp_arena_destroy(lowering.scratch);
+	pp_arena_destroy(scratch);
+}
+
 bool pp_lower(struct pp_program *program, const struct pp_spec *spec, const struct pp_schedule *schedule,
               struct pp_diag *diag)
 {
@@ -473,17 +590,13 @@ bool pp_lower(struct pp_program *program, const struct pp_spec *spec, const stru
 	       program->microbatches == schedule->microbatches);
 	if (!within_limits(schedule, diag))
 		return false;
-	struct pp_lowering lowering = {
-	    .scratch = pp_arena_scratch(program->arena), .program = program, .spec = spec, .schedule = schedule};
-	program->programs = PP_NEW(program->arena, struct pp_named_program);
-	program->programs[0].name = "train";
-	program->programs[0].streams = PP_NEW_ARRAY(program->arena, struct pp_stream, program->ranks);
-	program->program_count = 1;
-	pp_lower_graph(&lowering);
-	pp_lower_depths(&lowering);
-	pp_lower_start(&lowering);
-	pp_lower_order(&lowering);
-	bool ok = pp_lower_tail(&lowering, diag);
-	pp_arena_destroy(lowering.scratch);
+	program->programs = PP_NEW_ARRAY(program->arena, struct pp_named_program, 2);
+	program->program_count = 0;
+	struct pp_arena *scratch = pp_arena_scratch(program->arena);
+	uint32_t *outputs = PP_NEW_ARRAY(scratch, uint32_t, program->ranks);
+	bool ok = lower_train(program, spec, schedule, outputs, diag);
+	if (ok && spec->train.eval_steps)
+		lower_eval(program, spec, schedule, outputs);
+	pp_arena_destroy(scratch);
 	return ok;
 }

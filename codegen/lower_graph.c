@@ -70,17 +70,9 @@ static bool same_channel(const struct pp_channel *channel, const struct crossing
 	       channel->kind == crossing->kind;
 }
 
-static void build_channels(struct pp_lowering *lowering, struct tables *tables)
+static void make_channels(const struct pp_lowering *lowering, const struct crossing *crossings, uint32_t count)
 {
 	struct pp_program *program = lowering->program;
-	uint32_t stages = lowering->schedule->stages;
-	for (int kind = 0; kind < PP_VALUE_COUNT; kind++) {
-		tables->channel[kind] = PP_NEW_ARRAY(lowering->scratch, uint32_t, stages);
-		tables->ticks[kind] = PP_NEW_ARRAY(lowering->scratch, uint64_t, stages);
-		memset(tables->channel[kind], 0xff, stages * sizeof(uint32_t));
-	}
-	struct crossing *crossings = PP_NEW_ARRAY(lowering->scratch, struct crossing, (size_t)2 * stages);
-	uint32_t count = find_crossings(lowering, crossings);
 	program->channels = PP_NEW_ARRAY(program->arena, struct pp_channel, count);
 	program->channel_count = 0;
 	for (uint32_t i = 0; i < count; i++) {
@@ -95,15 +87,36 @@ static void build_channels(struct pp_lowering *lowering, struct tables *tables)
 			                               .bandwidth = link.bandwidth};
 			program->channel_count++;
 		}
-		channel = &program->channels[program->channel_count - 1];
-		channel->messages += lowering->schedule->microbatches;
-		tables->channel[at->kind][at->stage] = program->channel_count - 1;
+		program->channels[program->channel_count - 1].messages += lowering->schedule->microbatches;
+	}
+}
+
+static void build_channels(struct pp_lowering *lowering, struct tables *tables)
+{
+	struct pp_program *program = lowering->program;
+	uint32_t stages = lowering->schedule->stages;
+	for (int kind = 0; kind < PP_VALUE_COUNT; kind++) {
+		tables->channel[kind] = PP_NEW_ARRAY(lowering->scratch, uint32_t, stages);
+		tables->ticks[kind] = PP_NEW_ARRAY(lowering->scratch, uint64_t, stages);
+		memset(tables->channel[kind], 0xff, stages * sizeof(uint32_t));
+	}
+	struct crossing *crossings = PP_NEW_ARRAY(lowering->scratch, struct crossing, (size_t)2 * stages);
+	uint32_t count = find_crossings(lowering, crossings);
+	if (!lowering->forward_only)
+		make_channels(lowering, crossings, count);
+	lowering->channel_base = PP_NEW_ARRAY(lowering->scratch, uint32_t, (size_t)program->channel_count + 1);
+	for (uint32_t i = 0, next = 0; i < count; i++) {
+		const struct crossing *at = &crossings[i];
+		next += !same_channel(&program->channels[next], at);
+		const struct pp_channel *channel = &program->channels[next];
+		tables->channel[at->kind][at->stage] = next;
 		tables->ticks[at->kind][at->stage] =
 		    pp_transfer_ticks(channel->latency, channel->bandwidth, value_bytes(program, at->kind, at->stage));
+		if (at->kind == PP_ACT || !lowering->forward_only)
+			lowering->channel_base[next + 1] += lowering->schedule->microbatches;
 	}
-	lowering->channel_base = PP_NEW_ARRAY(lowering->scratch, uint32_t, (size_t)program->channel_count + 1);
 	for (uint32_t i = 0; i < program->channel_count; i++)
-		lowering->channel_base[i + 1] = lowering->channel_base[i] + program->channels[i].messages;
+		lowering->channel_base[i + 1] += lowering->channel_base[i];
 }
 
 /* ---- computes -------------------------------------------------------------------------------- */
@@ -236,6 +249,21 @@ static void connect_input(struct pp_lowering *lowering, const struct tables *tab
 	compute->in = add_slot(lowering, compute->rank, PP_SLOT_RECV, value_bytes(lowering->program, kind, stage));
 }
 
+/* Without backwards one stash per rank does for all its stages. */
+static uint32_t stash_of(struct pp_lowering *lowering, const struct pp_compute *compute)
+{
+	const struct pp_program *program = lowering->program;
+	uint64_t bytes = program->stages[compute->stage].stash_bytes;
+	if (!lowering->forward_only)
+		return add_slot(lowering, compute->rank, PP_SLOT_STASH, bytes);
+	uint32_t *shared = &lowering->scratch_stash[compute->rank];
+	if (*shared == PP_NULL)
+		*shared = add_slot(lowering, compute->rank, PP_SLOT_STASH, bytes);
+	struct pp_slot *slot = &program->rank[compute->rank].slots[*shared];
+	slot->bytes = bytes > slot->bytes ? bytes : slot->bytes;
+	return *shared;
+}
+
 static void connect_rest(struct pp_lowering *lowering, const struct tables *tables, uint32_t id)
 {
 	struct pp_program *program = lowering->program;
@@ -244,7 +272,7 @@ static void connect_rest(struct pp_lowering *lowering, const struct tables *tabl
 		compute->out =
 		    add_slot(lowering, compute->rank, PP_SLOT_OUT, value_bytes(program, made_by(compute), compute->stage));
 	if (compute->kind == PP_F) {
-		compute->stash = add_slot(lowering, compute->rank, PP_SLOT_STASH, program->stages[compute->stage].stash_bytes);
+		compute->stash = stash_of(lowering, compute);
 		if (loads(lowering, compute->stage))
 			compute->aux = add_slot(lowering, compute->rank, PP_SLOT_AUX, program->stages[compute->stage].aux_bytes);
 		return;
@@ -264,6 +292,8 @@ void pp_lower_graph(struct pp_lowering *lowering)
 	uint32_t channels = lowering->program->channel_count, computes = lowering->base[lowering->program->ranks];
 	lowering->transfers = PP_NEW_ARRAY(lowering->scratch, struct pp_transfer, lowering->channel_base[channels]);
 	uint32_t *filled = PP_NEW_ARRAY(lowering->scratch, uint32_t, channels);
+	lowering->scratch_stash = PP_NEW_ARRAY(lowering->scratch, uint32_t, lowering->program->ranks);
+	memset(lowering->scratch_stash, 0xff, lowering->program->ranks * sizeof *lowering->scratch_stash);
 	for (uint32_t id = 0; id < computes; id++) {
 		connect_input(lowering, &tables, id, filled);
 		connect_rest(lowering, &tables, id);

@@ -36,6 +36,15 @@ static uint32_t group_of(struct pp_tail *tail, const uint32_t *members, uint32_t
 	return add_group(tail, group);
 }
 
+/* The group of all coordinates along tp or dp; made if there is none. */
+static uint32_t group_along(struct pp_tail *tail, enum pp_axis axis)
+{
+	for (uint32_t i = 0; i < tail->program->group_count; i++)
+		if (tail->program->groups[i].axis == axis)
+			return i;
+	return add_group(tail, (struct pp_group){.axis = (uint8_t)axis});
+}
+
 void pp_tail_groups(struct pp_tail *tail)
 {
 	const struct pp_program *program = tail->program;
@@ -43,8 +52,8 @@ void pp_tail_groups(struct pp_tail *tail)
 	for (uint32_t rank = 0; rank < program->ranks; rank++)
 		all[rank] = rank;
 	tail->axis_group[PP_AXIS_PP] = program->ranks > 1 ? group_of(tail, all, program->ranks) : PP_NULL;
-	tail->axis_group[PP_AXIS_TP] = program->tp > 1 ? add_group(tail, (struct pp_group){.axis = PP_AXIS_TP}) : PP_NULL;
-	tail->axis_group[PP_AXIS_DP] = program->dp > 1 ? add_group(tail, (struct pp_group){.axis = PP_AXIS_DP}) : PP_NULL;
+	tail->axis_group[PP_AXIS_TP] = program->tp > 1 ? group_along(tail, PP_AXIS_TP) : PP_NULL;
+	tail->axis_group[PP_AXIS_DP] = program->dp > 1 ? group_along(tail, PP_AXIS_DP) : PP_NULL;
 }
 
 /* ---- tensors over tp and dp ------------------------------------------------------------------ */

@@ -22,7 +22,7 @@ void pp_lower_start(struct pp_lowering *lowering)
 			uint8_t class = program->rank[rank].slots[slot].class;
 			if (!pp_slot_is_static(class))
 				break;
-			if (class == PP_SLOT_LOSSES || class == PP_SLOT_NORMS)
+			if (class == PP_SLOT_LOSSES || (class == PP_SLOT_NORMS && !lowering->forward_only))
 				pp_lowering_emit(lowering, rank, &(struct pp_instr){.op = PP_OP_ZERO, .a = {slot}}, PP_NULL);
 		}
 }
@@ -218,4 +218,15 @@ bool pp_lower_tail(struct pp_lowering *lowering, struct pp_diag *diag)
 	clip(&tail);
 	update(&tail);
 	return pp_tail_gather_weights(&tail);
+}
+
+/* Of `eval`: every rank learns the losses. */
+void pp_lower_eval_tail(struct pp_lowering *lowering)
+{
+	struct pp_tail tail = {.lowering = lowering, .program = lowering->program};
+	if (!lowering->program->tensor_count)
+		return;
+	fill_tables(&tail);
+	pp_tail_groups(&tail);
+	pp_tail_reduce_losses(&tail);
 }

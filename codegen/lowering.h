@@ -29,6 +29,10 @@ struct pp_lowering {
 	struct pp_program *program;
 	const struct pp_spec *spec;
 	const struct pp_schedule *schedule;
+	struct pp_named_program *named; /* that is being made */
+	bool forward_only;              /* it is `eval`: channels, depths and groups are those of `train` */
+	uint32_t *outputs;              /* [ranks]: most forward outputs on their way at once in `train` */
+	uint32_t *scratch_stash;        /* [ranks]: forward_only: the stash that nobody reads, PP_NULL: none yet */
 	struct pp_compute *computes;
 	uint32_t *base; /* [ranks + 1]: first compute of each rank */
 	struct pp_transfer *transfers;
@@ -57,6 +61,7 @@ void pp_lower_order(struct pp_lowering *lowering);
 /* lower_tail.c: what stands before the first and after the last compute; groups, hyper-parameter rows. */
 void pp_lower_start(struct pp_lowering *lowering);
 bool pp_lower_tail(struct pp_lowering *lowering, struct pp_diag *diag);
+void pp_lower_eval_tail(struct pp_lowering *lowering);
 
 static inline uint64_t pp_compute_ticks(const struct pp_lowering *lowering, const struct pp_compute *compute)
 {

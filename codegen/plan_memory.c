@@ -2,8 +2,8 @@
  * requires, ensures: plan_memory.h.
  *
  * A slot lives from its first to its last use, posts included: a send reads until its `wait`, a recv writes from its
- * post. Positions of several named programs follow each other, since all share the arena. O(n log n) in instructions.
- */
+ * post. Each named program is planned by itself over the same bytes, so `train` lies as if it were alone; only in a
+ * text whose programs share slots do the positions of all follow each other. O(n log n) in instructions. */
 #include "plan_memory.h"
 
 #include "plan.h"
@@ -106,13 +106,16 @@ static void use_operands(const struct plan *plan, struct rank_plan *rank, const 
 			use_slot(rank, pp_instr_slot(instr, i), position);
 }
 
-static void find_lifetimes(const struct plan *plan, struct rank_plan *rank)
+/* Of the programs first … end - 1. */
+static void find_lifetimes(const struct plan *plan, struct rank_plan *rank, uint32_t first, uint32_t end)
 {
 	const struct pp_program *program = plan->program;
+	rank->count = 0;
+	rank->horizon = 0;
 	rank->lifetimes = PP_NEW_ARRAY(rank->scratch, struct pp_lifetime, rank->table->slot_count);
 	rank->lifetime_of = PP_NEW_ARRAY(rank->scratch, uint32_t, rank->table->slot_count);
 	memset(rank->lifetime_of, 0xff, rank->table->slot_count * sizeof *rank->lifetime_of);
-	for (uint32_t index = 0; index < program->program_count; index++) {
+	for (uint32_t index = first; index < end; index++) {
 		const struct pp_stream *stream = &program->programs[index].streams[rank->rank];
 		const struct pp_instr *partner = NULL; /* may still run while the next compute op does */
 		for (uint32_t i = 0; i < stream->count; i++, rank->horizon++) {
@@ -188,12 +191,12 @@ static void merge_slots(const struct plan *plan, struct rank_plan *rank, uint32_
 	uint32_t statics = 0, count = 0;
 	while (statics < table->slot_count && pp_slot_is_static(table->slots[statics].class))
 		number[statics] = statics, statics++;
-	uint64_t capacity = 16;
-	while (capacity < (uint64_t)2 * rank->count)
+	uint64_t capacity = 16, values = table->slot_count - statics;
+	while (capacity < 2 * values)
 		capacity *= 2;
 	struct place **hashed = PP_NEW_ARRAY(rank->scratch, struct place *, capacity);
-	struct place *places = PP_NEW_ARRAY(rank->scratch, struct place, rank->count);
-	struct place **sorted = PP_NEW_ARRAY(rank->scratch, struct place *, rank->count);
+	struct place *places = PP_NEW_ARRAY(rank->scratch, struct place, values);
+	struct place **sorted = PP_NEW_ARRAY(rank->scratch, struct place *, values);
 	struct place **place_of = PP_NEW_ARRAY(rank->scratch, struct place *, table->slot_count);
 	for (uint32_t slot = statics; slot < table->slot_count; slot++) {
 		const struct pp_slot *info = &table->slots[slot];
@@ -287,24 +290,64 @@ static bool place_statics(struct pp_rank *table, uint64_t *top)
 	return true;
 }
 
-static bool place_values(struct plan *plan, struct rank_plan *rank, uint64_t base, uint64_t *top)
+/* `shares`: the first program may use what is left of the search, the others must not take it away. */
+static bool place_values(struct plan *plan, struct rank_plan *rank, uint64_t base, uint64_t live, bool shares,
+                         uint64_t *top)
 {
+	uint64_t height;
 	struct pp_lifetime *wanted = PP_NEW_ARRAY(rank->scratch, struct pp_lifetime, rank->count);
 	uint32_t count = 0;
 	for (uint32_t i = 0; i < rank->count; i++)
 		if (!rank->table->slots[rank->lifetimes[i].slot].placed)
 			wanted[count++] = rank->lifetimes[i];
 	uint64_t own = STEPS_RANK + (uint64_t)STEPS_VALUE * count,
-	         shares = 1 + (plan->program->ranks - 1 - rank->rank) / SHARES_RANK;
-	uint64_t steps = own + plan->steps / shares, allowed = steps, height;
-	if (!pp_plan_place(rank->scratch, wanted, count, rank->horizon, rank->table->live_bytes, &steps, &height) ||
-	    __builtin_add_overflow(base, height, top))
+	         part = 1 + (plan->program->ranks - 1 - rank->rank) / SHARES_RANK;
+	uint64_t steps = own + (shares ? plan->steps / part : 0), allowed = steps;
+	if (!pp_plan_place(rank->scratch, wanted, count, rank->horizon, live, &steps, &height) ||
+	    __builtin_add_overflow(base, height, &height))
 		return false;
 	plan->steps -= allowed - steps > own ? allowed - steps - own : 0;
+	*top = height > *top ? height : *top;
 	for (uint32_t i = 0; i < count; i++) {
 		struct pp_slot *slot = &rank->table->slots[wanted[i].slot];
 		slot->placed = true;
 		slot->offset = base + wanted[i].offset;
+	}
+	return true;
+}
+
+/* Does one of the dynamic slots belong to several programs? */
+static bool slots_are_shared(const struct plan *plan, const struct rank_plan *rank)
+{
+	const struct pp_program *program = plan->program;
+	uint32_t *user = PP_NEW_ARRAY(rank->scratch, uint32_t, rank->table->slot_count);
+	for (uint32_t index = 0; index < program->program_count; index++) {
+		const struct pp_stream *stream = &program->programs[index].streams[rank->rank];
+		for (uint32_t i = 0; i < stream->count; i++)
+			for (uint32_t operand = 0, mask = plan->slot_operands[stream->items[i].op]; mask; operand++, mask /= 2) {
+				uint32_t slot = stream->items[i].a[operand];
+				if (!(mask % 2) || slot == PP_NULL || pp_slot_is_static(rank->table->slots[slot].class))
+					continue;
+				if (user[slot] && user[slot] != index + 1)
+					return true;
+				user[slot] = index + 1;
+			}
+	}
+	return false;
+}
+
+static bool place_programs(struct plan *plan, struct rank_plan *rank, uint64_t base, uint64_t *top)
+{
+	uint32_t programs = plan->program->program_count, together = slots_are_shared(plan, rank) ? programs : 1;
+	*top = base;
+	rank->table->live_bytes = 0;
+	for (uint32_t first = 0; first < programs; first += together) {
+		find_lifetimes(plan, rank, first, first + together);
+		uint64_t live = live_bytes(rank);
+		if (live > rank->table->live_bytes)
+			rank->table->live_bytes = live;
+		if (!place_values(plan, rank, base, live, first == 0, top))
+			return false;
 	}
 	for (uint32_t i = 0; i < rank->table->slot_count; i++) /* a text may have slots that nothing uses */
 		if (!rank->table->slots[i].placed && !append_slot(&rank->table->slots[i], top))
@@ -317,9 +360,7 @@ static bool plan_rank(struct plan *plan, struct rank_plan *rank)
 	uint64_t base;
 	if (!place_statics(rank->table, &base))
 		return false;
-	find_lifetimes(plan, rank);
-	rank->table->live_bytes = live_bytes(rank);
-	if (!place_values(plan, rank, base, &rank->table->arena_bytes))
+	if (!place_programs(plan, rank, base, &rank->table->arena_bytes))
 		return false;
 	if (from_text(plan, rank->rank))
 		return true;

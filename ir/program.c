@@ -28,6 +28,11 @@ const char *const pp_data_name[] = {"none", "synthetic", "file"};
 const char *const pp_tokens_name[] = {"byte", "u16", "u32"};
 const char *const pp_lr_name[] = {"constant", "cosine"};
 
+bool pp_is_forward_only(const struct pp_named_program *named)
+{
+	return strcmp(named->name, "eval") == 0;
+}
+
 const struct pp_named_program *pp_program_find(const struct pp_program *program, const char *name)
 {
 	for (uint32_t i = 0; i < program->program_count; i++)

@@ -22,7 +22,10 @@
  *     rank runs one `clip` per step and so learns whether the step counts.
  *  8. A slot of a tensor, of losses, norms or scale is exactly as long as what it holds; a rank has at most one slot of
  *     the classes losses, scale and work. A load fills aux: microbatch * seq ids, labels or both.
- *  9. A program without bodies is a schedule alone: it is proven, but can't be executed.
+ *  9. The program `eval` has the forwards of a step and no more: a stash is empty again when its fwd ends, and of
+ * static slots only losses change. It runs between two steps of `train`, whose dynamic slots are empty then, so both
+ * share the dynamic bytes of the arena.
+ * 10. A program without bodies is a schedule alone: it is proven, but can't be executed.
  * 10. `zero` = 1: of the n elements of a tensor that a tp coordinate holds, dp coordinate i owns those from i*c up to
  *     min(n, (i+1)*c), c = ceil(n / dp): its shard. Weight and grad slots have dp*c elements, those past n undefined; a
  *     moment slot has c, for the own shard. A `reducescatter` over dp in place leaves only the own shard of a grad slot
@@ -269,7 +272,7 @@ struct pp_stamp {
 };
 
 struct pp_named_program {
-	const char *name;          /* "train", later "eval" */
+	const char *name;          /* "train" or "eval" */
 	struct pp_stream *streams; /* one per pipeline rank */
 };
 
@@ -321,6 +324,9 @@ extern const char *const pp_base_name[PP_BASE_COUNT];
 extern const char *const pp_layout_name[PP_LAYOUT_COUNT];
 extern const char *const pp_flag_name[PP_FLAG_COUNT]; /* first pair shard: of enum pp_instr_flag, lowest bit first */
 extern const uint32_t pp_dtype_size[PP_DTYPE_COUNT];
+
+/* Is it `eval`: forwards alone, which leave nothing behind but losses? */
+bool pp_is_forward_only(const struct pp_named_program *named);
 
 const struct pp_named_program *pp_program_find(const struct pp_program *program, const char *name);
 

@@ -64,7 +64,8 @@ static void give_slots(struct pp_sim_run *run, uint32_t rank, const struct pp_in
 	struct pp_sim_state *state = &run->ranks[rank];
 	if (instr->op == PP_OP_REMAT)
 		return;
-	bool forward = instr->op == PP_OP_FWD, ends = instr->op == PP_OP_BWD || instr->op == PP_OP_BWDW;
+	bool forward = instr->op == PP_OP_FWD;
+	bool ends = forward ? run->forward_only : instr->op == PP_OP_BWD || instr->op == PP_OP_BWDW;
 	uint32_t out = forward ? instr->a[2] : instr->op == PP_OP_BWDW ? PP_NULL : instr->a[3];
 	if (out != PP_NULL)
 		state->written[out] = state->clock;
@@ -73,8 +74,9 @@ static void give_slots(struct pp_sim_run *run, uint32_t rank, const struct pp_in
 	else if (instr->op != PP_OP_BWDW)
 		free_slot(run, rank, instr->a[2]);
 	if (ends) {
-		free_slot(run, rank, instr->a[1]);
-		free_slot(run, rank, instr->extra);
+		free_slot(run, rank, instr->a[forward ? 3 : 1]);
+		if (!forward)
+			free_slot(run, rank, instr->extra);
 		state->stashes -= state->stashes > 0;
 	}
 	free_aux(run, rank, forward ? instr->a[1] : instr->a[0]);
@@ -392,6 +394,7 @@ static struct pp_sim_run begin(struct pp_arena *scratch, const struct pp_program
 {
 	struct pp_sim_run run = {
 	    .program = program, .named = named, .scratch = scratch, .sim = sim, .blocking = layout == PP_LAYOUT_BLOCKING};
+	run.forward_only = pp_is_forward_only(named);
 	run.queues = pp_queues_assign(scratch, program, layout);
 	run.queue_free = PP_NEW_ARRAY(scratch, uint64_t, run.queues.count);
 	run.head = PP_NEW_ARRAY(scratch, uint32_t, run.queues.count);

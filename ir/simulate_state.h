@@ -62,7 +62,7 @@ struct pp_sim_run {
 	uint32_t *work, work_count;
 	uint32_t *check;
 	size_t check_count, check_capacity;
-	bool blocking;
+	bool blocking, forward_only;
 };
 
 static inline uint64_t pp_sim_later(uint64_t a, uint64_t b)

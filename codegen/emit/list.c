@@ -235,6 +235,22 @@ static void print_neighbours(const struct pp_dump *dump, uint32_t rank, bool sou
 		fprintf(dump->out, "%s-", separator);
 }
 
+/* Slots by class that the shown program uses. */
+static void count_slots(const struct pp_dump *dump, uint32_t rank, uint32_t counts[PP_SLOT_CLASS_COUNT])
+{
+	const struct pp_rank *table = &dump->program->rank[rank];
+	const struct pp_stream *stream = &dump->named->streams[rank];
+	bool *seen = PP_NEW_ARRAY(dump->arena, bool, table->slot_count);
+	for (uint32_t i = 0; i < stream->count; i++)
+		for (const char *at = pp_op_table[stream->items[i].op].signature; *at; at++) {
+			uint32_t slot = *at >= '1' && *at <= '4' ? stream->items[i].a[*at - '1'] : PP_NULL;
+			if (slot >= table->slot_count || seen[slot])
+				continue;
+			seen[slot] = true;
+			counts[table->slots[slot].class]++;
+		}
+}
+
 static void print_head(const struct pp_dump *dump, uint32_t rank)
 {
 	const struct pp_program *program = dump->program;
@@ -248,8 +264,7 @@ static void print_head(const struct pp_dump *dump, uint32_t rank)
 		}
 	print_neighbours(dump, rank, true);
 	print_neighbours(dump, rank, false);
-	for (uint32_t i = 0; i < program->rank[rank].slot_count; i++)
-		slots[program->rank[rank].slots[i].class]++;
+	count_slots(dump, rank, slots);
 	fprintf(dump->out, " | buffers recv %u out %u stash %u aux %u", slots[PP_SLOT_RECV], slots[PP_SLOT_OUT],
 	        slots[PP_SLOT_STASH], slots[PP_SLOT_AUX]);
 	if (slots[PP_SLOT_EXTRA])

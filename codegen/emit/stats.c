@@ -83,9 +83,10 @@ static void print_step(const struct pp_dump *dump)
 	        " all: makespan %s %s, work %s %s, bubble %s of makespan (overhead %s of work), %s of longest rank span\n",
 	        pp_dump_time(dump, sim->makespan), unit, pp_dump_time(dump, (uint64_t)(sim->work + 0.5)), unit,
 	        percent(dump, sim->bubble), percent(dump, sim->overhead), percent(dump, sim->span_bubble));
-	fprintf(dump->out, " step: %s %s = makespan + tail %s %s (reductions, norm, update); imbalance %s\n",
+	bool forward = pp_is_forward_only(dump->named);
+	fprintf(dump->out, " %s: %s %s = makespan + tail %s %s (%s); imbalance %s\n", forward ? "batch" : "step",
 	        pp_dump_time(dump, sim->makespan + sim->tail), unit, pp_dump_time(dump, sim->tail), unit,
-	        percent(dump, sim->imbalance));
+	        forward ? "sum of losses" : "reductions, norm, update", percent(dump, sim->imbalance));
 	fprintf(dump->out, " lower bound: %s %s, gap %s\n", pp_dump_time(dump, sim->bound), unit,
 	        percent(dump, sim->bound ? share(sim->makespan, sim->bound) - 1 : 0));
 }
@@ -276,6 +277,8 @@ void pp_emit_header(const struct pp_dump *dump)
 	        program->stage_count == 1 ? "" : "s", program->microbatches);
 	if (program->schedule_name)
 		fprintf(dump->out, ", %s", program->schedule_name);
+	if (pp_is_forward_only(dump->named))
+		fprintf(dump->out, "; program %s", dump->named->name);
 	if (dump->sim)
 		fprintf(dump->out, "; times in %s", dump->unit.name);
 	fputc('\n', dump->out);

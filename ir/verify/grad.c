@@ -473,8 +473,31 @@ static bool optimize(struct pp_grad *g, const struct pp_instr *instr)
 	return true;
 }
 
+bool pp_grad_losses_known(struct pp_grad *g, uint32_t slot)
+{
+	const struct pp_sum *losses = &g->sum[g->rank][slot];
+	uint32_t member;
+	return losses->defined && pp_set_compare(&g->sets, losses->set, 0, 1, &member) == PP_SET_SAME &&
+	       losses->over == axes_wanted(g, PP_SLOT_LOSSES, PP_NULL);
+}
+
+/* Training goes on after `eval` as if it had not run: of what lives on, only losses may change. */
+static bool leaves_no_trace(const struct pp_grad *g, const struct pp_instr *instr)
+{
+	uint32_t slot = instr->op == PP_OP_COLL ? instr->a[3] : instr->a[0];
+	bool good = instr->op == PP_OP_WAITC;
+	if (instr->op == PP_OP_ZERO || instr->op == PP_OP_COLL)
+		good = slot < g->proof->program->rank[g->rank].slot_count && slot_of(g, slot)->class == PP_SLOT_LOSSES;
+	if (!good)
+		pp_proof_error(g->proof, "V1", g->rank, g->at,
+		               "does not belong into a forward-only program: it changes what training keeps");
+	return good;
+}
+
 static bool visit(struct pp_grad *g, const struct pp_instr *instr, const struct pp_tail_event *event)
 {
+	if (g->proof->forward_only && !leaves_no_trace(g, instr))
+		return false;
 	switch ((enum pp_op)instr->op) {
 	case PP_OP_ZERO:
 		return zero(g, instr);

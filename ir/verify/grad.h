@@ -79,6 +79,9 @@ struct pp_grad {
 /* Run the tail of g->rank until it waits for a collective that others have not posted; false: reported. */
 bool pp_grad_advance(struct pp_grad *g);
 
+/* Does g->rank hold the losses of all microbatches in this slot, summed over all axes? */
+bool pp_grad_losses_known(struct pp_grad *g, uint32_t slot);
+
 /* The rank may go on. */
 void pp_grad_wake(struct pp_grad *g, uint32_t rank);
 

@@ -3,7 +3,8 @@
  * requires: pp_prove_posts, pp_prove_match, pp_prove_flow, pp_prove_order.
  * ensures:  every rank that holds a tensor updates it exactly once, with the same rule and hyper-parameters, from the
  *           gradients of every use of it, each over all microbatches and each once; `clip` comes before, once per
- *           rank, and sees the loss of every microbatch and the norm of every tensor once, over all ranks. */
+ *           rank, and sees the loss of every microbatch and the norm of every tensor once, over all ranks. `eval`
+ *           changes nothing but losses, and leaves those of every microbatch on every rank. */
 #include "grad.h"
 
 #include <inttypes.h>
@@ -197,6 +198,23 @@ static bool all_clipped(const struct pp_grad *g)
 	return true;
 }
 
+/* All ranks learn the loss of an evaluation. */
+static bool all_told(struct pp_grad *g)
+{
+	const struct pp_program *program = g->proof->program;
+	if (g->loss_stage == PP_NULL)
+		return true;
+	for (g->rank = 0; g->rank < program->ranks; g->rank++)
+		for (uint32_t i = 0; i < program->rank[g->rank].slot_count; i++)
+			if (program->rank[g->rank].slots[i].class == PP_SLOT_LOSSES && !pp_grad_losses_known(g, i))
+				return table_error(
+				    g, pp_arena_printf(g->proof->arena,
+				                       "rank %" PRIu32 " does not learn the losses of `%s`: at the end losses.%" PRIu32
+				                       " does not hold those of stage %" PRIu32 ", each once, summed over all ranks",
+				                       g->rank, g->proof->named->name, i, g->loss_stage));
+	return true;
+}
+
 bool pp_prove_grad(struct pp_proof *proof)
 {
 	struct pp_grad g = grad_begin(proof);
@@ -210,5 +228,5 @@ bool pp_prove_grad(struct pp_proof *proof)
 		g.in_work[g.rank] = false;
 		good = pp_grad_advance(&g);
 	}
-	return good && (proof->forward_only || (all_updated(&g) && all_clipped(&g)));
+	return good && (proof->forward_only ? all_told(&g) : all_updated(&g) && all_clipped(&g));
 }

@@ -146,7 +146,7 @@ static struct pp_proof proof_begin(const struct pp_program *program, const struc
 	    .named = named,
 	    .diag = diag,
 	    .arena = arena,
-	    .forward_only = strcmp(named->name, "eval") == 0,
+	    .forward_only = pp_is_forward_only(named),
 	};
 }
 

@@ -137,8 +137,10 @@ static uint64_t lower_for_time(struct world *w)
 {
 	struct pp_lowering lowering = {
 	    .scratch = w->arena, .program = &w->program, .spec = &w->spec, .schedule = &w->schedule};
-	w->program.programs = PP_NEW(w->arena, struct pp_named_program);
-	w->program.programs[0].streams = PP_NEW_ARRAY(w->arena, struct pp_stream, w->program.ranks);
+	lowering.outputs = PP_NEW_ARRAY(w->arena, uint32_t, w->program.ranks);
+	lowering.named = w->program.programs = PP_NEW(w->arena, struct pp_named_program);
+	lowering.named->name = "train";
+	lowering.named->streams = PP_NEW_ARRAY(w->arena, struct pp_stream, w->program.ranks);
 	pp_lower_graph(&lowering);
 	pp_lower_depths(&lowering);
 	pp_lower_order(&lowering);
