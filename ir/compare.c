@@ -46,8 +46,8 @@ static void sum_classes(const struct pp_compare *compare, struct class_sum sums[
 			if (!is_post(instr->op))
 				sum->predicted += copies * (interval->end - interval->start);
 		}
-	for (unsigned class = 0; class < PP_CLASS_COUNT; class++)
-		sums[class].measured = pp_measure_class(compare->measure, class);
+	for (unsigned kind = 0; kind < PP_CLASS_COUNT; kind++)
+		sums[kind].measured = pp_measure_class(compare->measure, kind);
 }
 
 void pp_compare_classes(const struct pp_compare *compare, FILE *out)
@@ -56,17 +56,17 @@ void pp_compare_classes(const struct pp_compare *compare, FILE *out)
 	struct class_sum sums[PP_CLASS_COUNT] = {{0}};
 	uint64_t largest = 0;
 	sum_classes(compare, sums);
-	for (unsigned class = 0; class < PP_CLASS_COUNT; class++)
-		largest = sums[class].measured > largest ? sums[class].measured : largest;
+	for (unsigned kind = 0; kind < PP_CLASS_COUNT; kind++)
+		largest = sums[kind].measured > largest ? sums[kind].measured : largest;
 	struct pp_time_unit unit = pp_time_unit_for(largest);
 	struct pp_table table = pp_table_begin(compare->arena, sizeof heads / sizeof *heads, 1);
 	put_heads(&table, heads, sizeof heads / sizeof *heads);
-	for (unsigned class = 0; class < PP_CLASS_COUNT; class++) {
-		if (sums[class].count == 0 || class == PP_OP_MARK)
+	for (unsigned kind = 0; kind < PP_CLASS_COUNT; kind++) {
+		if (sums[kind].count == 0 || kind == PP_OP_MARK)
 			continue;
-		pp_table_cell(&table, pp_class_name(class));
-		pp_table_cell_uint(&table, sums[class].count);
-		put_pair(&table, unit, sums[class].predicted, sums[class].measured);
+		pp_table_cell(&table, pp_class_name(kind));
+		pp_table_cell_uint(&table, sums[kind].count);
+		put_pair(&table, unit, sums[kind].predicted, sums[kind].measured);
 	}
 	fprintf(out, "time of all ranks per step, %s, median of %llu steps:\n", unit.name,
 	        (unsigned long long)compare->profile->steps);
@@ -83,7 +83,8 @@ static uint64_t ticks_of(const struct pp_compare *compare, uint32_t stage, unsig
 
 void pp_compare_bodies(const struct pp_compare *compare, FILE *out)
 {
-	static const char *const heads[] = {"stage", "phase", "predicted", "measured", "ratio", "spread", "samples", "layers"};
+	static const char *const heads[] = {"stage", "phase",  "predicted", "measured",
+	                                    "ratio", "spread", "samples",   "layers"};
 	enum { COLUMNS = sizeof heads / sizeof *heads };
 	const struct pp_profile *profile = compare->profile;
 	uint64_t largest = 0;
@@ -126,7 +127,8 @@ static bool predict_channel(const struct pp_compare *compare, const struct pp_pr
 
 void pp_compare_channels(const struct pp_compare *compare, FILE *out)
 {
-	static const char *const heads[] = {"channel", "kind", "bytes", "predicted", "measured", "ratio", "spread", "samples"};
+	static const char *const heads[] = {"channel",  "kind",  "bytes",  "predicted",
+	                                    "measured", "ratio", "spread", "samples"};
 	enum { COLUMNS = sizeof heads / sizeof *heads };
 	const struct pp_profile *profile = compare->profile;
 	uint64_t largest = 0;
@@ -201,13 +203,13 @@ static void json_classes(const struct pp_compare *compare, struct pp_json *json)
 	struct class_sum sums[PP_CLASS_COUNT] = {{0}};
 	sum_classes(compare, sums);
 	pp_json_open_array(json, "instructions");
-	for (unsigned class = 0; class < PP_CLASS_COUNT; class++) {
-		if (sums[class].count == 0 || class == PP_OP_MARK)
+	for (unsigned kind = 0; kind < PP_CLASS_COUNT; kind++) {
+		if (sums[kind].count == 0 || kind == PP_OP_MARK)
 			continue;
 		pp_json_open_object(json, NULL);
-		pp_json_string(json, "instruction", pp_class_name(class));
-		pp_json_uint(json, "count", sums[class].count);
-		json_pair(json, sums[class].predicted, sums[class].measured);
+		pp_json_string(json, "instruction", pp_class_name(kind));
+		pp_json_uint(json, "count", sums[kind].count);
+		json_pair(json, sums[kind].predicted, sums[kind].measured);
 		pp_json_close(json);
 	}
 	pp_json_close(json);

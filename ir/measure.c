@@ -48,8 +48,8 @@ struct pp_measure {
 	struct samples *compute; /* [stages * phases] */
 	struct samples *busy;    /* [ranks] */
 	struct samples *tail;    /* [ranks * ops] */
-	struct samples step, makespan, class[PP_CLASS_COUNT];
-	uint64_t class_sum[PP_CLASS_COUNT];
+	struct samples step, makespan, classes[PP_CLASS_COUNT];
+	uint64_t spent[PP_CLASS_COUNT];
 	uint32_t *first_message;  /* [channels + 1] */
 	uint64_t *sent, *awaited; /* [messages]: when the two posts were made */
 	uint64_t *bytes;          /* [messages] */
@@ -74,11 +74,11 @@ unsigned pp_class_of(const struct pp_program *program, uint32_t rank, const stru
 	return instr->op;
 }
 
-const char *pp_class_name(unsigned class)
+const char *pp_class_name(unsigned kind)
 {
-	if (class == PP_CLASS_WAIT_SEND)
+	if (kind == PP_CLASS_WAIT_SEND)
 		return "wait send";
-	return class == PP_OP_WAIT ? "wait recv" : pp_op_table[class].mnemonic;
+	return kind == PP_OP_WAIT ? "wait recv" : pp_op_table[kind].mnemonic;
 }
 
 /* Ops whose times make rows of the tail. */
@@ -179,7 +179,7 @@ static uint64_t take_rank(struct pp_measure *measure, uint32_t world)
 	for (uint32_t i = 0; i < stream->count; i++) {
 		const struct pp_instr *instr = &stream->items[i];
 		const uint64_t *at = times_of(measure, world, i);
-		measure->class_sum[pp_class_of(program, rank, instr)] += duration(at);
+		measure->spent[pp_class_of(program, rank, instr)] += duration(at);
 		tail[instr->op] += duration(at);
 		if (!pp_is_compute(instr))
 			continue;
@@ -355,7 +355,7 @@ void pp_measure_step(struct pp_measure *measure, const uint64_t *times, uint64_t
 	measure->times = times;
 	measure->longest = longest;
 	measure->steps++;
-	memset(measure->class_sum, 0, sizeof measure->class_sum);
+	memset(measure->spent, 0, sizeof measure->spent);
 	for (uint32_t world = 0; world < world_size; world++)
 		last[world] = take_rank(measure, world);
 	for (uint32_t dp = 0; dp < pp_grid_extent(program, PP_AXIS_DP); dp++)
@@ -368,8 +368,8 @@ void pp_measure_step(struct pp_measure *measure, const uint64_t *times, uint64_t
 		}
 	take_joints(measure);
 	take_step(measure, last);
-	for (unsigned class = 0; class < PP_CLASS_COUNT; class ++)
-		add(measure, &measure->class[class], measure -> class_sum[class]);
+	for (unsigned kind = 0; kind < PP_CLASS_COUNT; kind++)
+		add(measure, &measure->classes[kind], measure->spent[kind]);
 	pp_arena_destroy(scratch);
 }
 
@@ -393,9 +393,9 @@ static struct pp_profile_time time_of(struct samples *samples)
 	                                .count = samples->count};
 }
 
-uint64_t pp_measure_class(struct pp_measure *measure, unsigned class)
+uint64_t pp_measure_class(struct pp_measure *measure, unsigned kind)
 {
-	return time_of(&measure->class[class]).median;
+	return time_of(&measure->classes[kind]).median;
 }
 
 static int by_channel(const void *left, const void *right)

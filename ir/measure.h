@@ -9,7 +9,7 @@
 /* What a rank's time goes to: one class per stream op, waits of sends apart from waits of receives. */
 enum { PP_CLASS_WAIT_SEND = PP_OP_COUNT, PP_CLASS_COUNT };
 unsigned pp_class_of(const struct pp_program *program, uint32_t rank, const struct pp_instr *instr);
-const char *pp_class_name(unsigned class); /* "fwd", "wait recv", "wait send", … */
+const char *pp_class_name(unsigned kind); /* "fwd", "wait recv", "wait send", … */
 
 struct pp_measure;
 
@@ -25,6 +25,6 @@ void pp_measure_step(struct pp_measure *measure, const uint64_t *times, uint64_t
 struct pp_profile *pp_measure_end(struct pp_measure *measure);
 
 /* Time of a class per step, summed over all world ranks: median over the steps. */
-uint64_t pp_measure_class(struct pp_measure *measure, unsigned class);
+uint64_t pp_measure_class(struct pp_measure *measure, unsigned kind);
 
 #endif

@@ -156,7 +156,8 @@ static const char whole[] =
     "\"spread\": 0, \"count\": 3}],\n"
     "\"links\": [],\n"
     "\"collectives\": [\n"
-    "{\"axis\": \"pp\", \"op\": \"allreduce\", \"members\": 2, \"bytes\": 8, \"median\": 20, \"spread\": 1, \"count\": 3}],\n"
+    "{\"axis\": \"pp\", \"op\": \"allreduce\", \"members\": 2, \"bytes\": 8, \"median\": 20, \"spread\": 1, \"count\": "
+    "3}],\n"
     "\"tail\": [\n"
     "{\"rank\": 0, \"op\": \"opt\", \"bytes\": 4096, \"median\": 70, \"spread\": 2, \"count\": 3}]\n"
     "}\n";
@@ -212,8 +213,8 @@ static const struct damage damages[] = {
     {"\"step\": {\"median\": 1000", "\"step\": {\"median\": 5000000000000000000",
      "this number must be at most 4611686018427387904", "5000000000000000000"},
     {"\"step\": {\"median\": 1000", "\"step\": {\"median\": 01000", "this number has a zero in front", "01000"},
-    {"\"step\": {\"median\": 1000, \"spread\": 0, \"count\": 3", "\"step\": {\"median\": 1000, \"spread\": 0, \"count\": 0",
-     "a time of 0 samples is none: leave the row out", "0"},
+    {"\"step\": {\"median\": 1000, \"spread\": 0, \"count\": 3",
+     "\"step\": {\"median\": 1000, \"spread\": 0, \"count\": 0", "a time of 0 samples is none: leave the row out", "0"},
     {"{\"stage\": 1, \"rank\": 1", "{\"stage\": 0, \"rank\": 1", "expected stage 1 of 2, got 0", "0"},
     {"{\"stage\": 1, \"rank\": 1", "{\"stage\": 1, \"rank\": 2", "this number must be at most 1", "2"},
     {"\"first_layer\": 1", "\"first_layer\": 0", "stage 1 must begin with layer 1, got 0", "0"},
@@ -239,7 +240,8 @@ static void refuses_damage(void **state)
 		struct pp_arena *arena = pp_arena_create(NULL);
 		const char *at = strstr(whole, damage->from);
 		assert_non_null(at);
-		char *text = pp_arena_printf(arena, "%.*s%s%s", (int)(at - whole), whole, damage->to, at + strlen(damage->from));
+		char *text =
+		    pp_arena_printf(arena, "%.*s%s%s", (int)(at - whole), whole, damage->to, at + strlen(damage->from));
 		struct pp_json_reader reader;
 		if (read_text(arena, text, strlen(text), &reader))
 			fail_msg("accepted with `%s`", damage->to);
@@ -270,9 +272,12 @@ static void refuses_beginnings(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(finds_what_was_simulated), cmocka_unit_test(clocks_apart),
-	    cmocka_unit_test(fits_a_link),              cmocka_unit_test(reads_what_it_prints),
-	    cmocka_unit_test(refuses_damage),           cmocka_unit_test(refuses_beginnings),
+	    cmocka_unit_test(finds_what_was_simulated),
+	    cmocka_unit_test(clocks_apart),
+	    cmocka_unit_test(fits_a_link),
+	    cmocka_unit_test(reads_what_it_prints),
+	    cmocka_unit_test(refuses_damage),
+	    cmocka_unit_test(refuses_beginnings),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
