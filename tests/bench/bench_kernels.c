@@ -274,7 +274,6 @@ int main(int count, char **arguments)
 	    {"124M, long", 1024, 1024, 768, 12, 8192},
 	};
 	unsigned runs = count > 1 ? (unsigned)strtoul(arguments[1], NULL, 10) : 5;
-	pp_kernels_one_thread();
 	pp_kernels_flush_denormals();
 	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
 		report(&sizes[i], runs ? runs : 1);

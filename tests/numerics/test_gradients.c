@@ -53,7 +53,6 @@ static void llama_qk_norm_biases(void **state)
 
 int main(void)
 {
-	pp_kernels_one_thread();
 	pp_kernels_flush_denormals();
 	const struct CMUnitTest tests[] = {cmocka_unit_test(tied_tanh), cmocka_unit_test(untied_erf_window),
 	                                   cmocka_unit_test(llama), cmocka_unit_test(llama_qk_norm_biases)};

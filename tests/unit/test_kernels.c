@@ -597,7 +597,6 @@ static void many_callers(void **state)
 
 int main(void)
 {
-	pp_kernels_one_thread();
 	pp_kernels_flush_denormals();
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(norm),
