@@ -9,9 +9,11 @@
  *       hold, loads fill aux, and what an op reads that may overlap the next one stays until that is done
  *   V6  every post waited exactly once before its slot is reused and before the step ends
  *   V7  collectives congruent per group (sequence, bytes, dtype) and against p2p
- *   V8  gradient algebra: each update sees every microbatch and every use once, scaled once, norm after all
- *       reductions and before every update; copies are updated alike, bit for bit; all ranks learn whether a step
- * counts V9  planned peak within capacity - reserve, and no more than the slots need V10 bodies: operand ranges,
+ *   V8  gradient algebra: each update sees every microbatch and every use once, over tp where coordinates see
+ *       parts and over dp; scaled once, norm after all reductions and before every update; copies are updated alike,
+ *       bit for bit; all ranks learn whether a step counts. A sharded optimizer scatters each gradient, reads and
+ *       updates own shards only, and gathers the weights before the step ends
+ *   V9  planned peak within capacity - reserve, and no more than the slots need V10 bodies: operand ranges,
  * dtypes, shapes and R/P/S types, within a stage, across boundaries and against `train`; what runs has a body,
  * parameters are read, gradients written. Not that a backward is the derivative of its forward: tests/numerics holds
  * the builder to that

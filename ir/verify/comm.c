@@ -161,8 +161,8 @@ static bool messages_agree(struct pp_proof *proof)
 
 static const char *collective(const struct pp_proof *proof, const struct pp_instr *post)
 {
-	return pp_arena_printf(proof->arena, "k%" PRIu32 " %s %s*%" PRIu32, post->a[0], pp_collective_name[post->sub],
-	                       pp_dtype_name[post->dtype], post->count);
+	return pp_arena_printf(proof->arena, "k%" PRIu32 " %s %s*%" PRIu32 "%s", post->a[0], pp_collective_name[post->sub],
+	                       pp_dtype_name[post->dtype], post->count, post->flags & PP_SHARD ? " shard" : "");
 }
 
 static bool joint_agrees(struct pp_proof *proof, struct pp_joint *joint, uint32_t rank, uint32_t index)
@@ -176,7 +176,7 @@ static bool joint_agrees(struct pp_proof *proof, struct pp_joint *joint, uint32_
 	const struct pp_instr *first = pp_proof_instr(proof, joint->first_rank, joint->first_instr),
 	                      *this = pp_proof_instr(proof, rank, index);
 	if (first->a[0] == this->a[0] && first->sub == this->sub && first->dtype == this->dtype &&
-	    first->count == this->count)
+	    first->count == this->count && first->flags == this->flags)
 		return true;
 	struct pp_message *message = pp_proof_error(
 	    proof, "V7", rank, index,

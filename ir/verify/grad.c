@@ -8,7 +8,7 @@
 
 /* ---- reports --------------------------------------------------------------------------------- */
 
-static struct pp_message *grad_error(const struct pp_grad *g, const char *text)
+struct pp_message *pp_grad_error(const struct pp_grad *g, const char *text)
 {
 	return pp_proof_error(g->proof, "V8", g->rank, g->at, "%s", text);
 }
@@ -28,37 +28,37 @@ static const char *use_text(const struct pp_grad *g, uint32_t use)
 
 static bool report_difference(const struct pp_grad *g, enum pp_difference difference, const char *what)
 {
-	grad_error(
+	pp_grad_error(
 	    g, pp_arena_printf(g->proof->arena, "%s %s", difference == PP_SET_MISSING ? "lacks" : "counts twice", what));
 	return false;
 }
 
 /* ---- slots ----------------------------------------------------------------------------------- */
 
-static const struct pp_slot *slot_of(const struct pp_grad *g, uint32_t slot)
+const struct pp_slot *pp_grad_slot(const struct pp_grad *g, uint32_t slot)
 {
 	return &g->proof->program->rank[g->rank].slots[slot];
 }
 
 static bool class_is(const struct pp_grad *g, uint32_t slot, enum pp_slot_class class)
 {
-	if (slot < g->proof->program->rank[g->rank].slot_count && slot_of(g, slot)->class == class)
+	if (slot < g->proof->program->rank[g->rank].slot_count && pp_grad_slot(g, slot)->class == class)
 		return true;
-	grad_error(g, pp_arena_printf(g->proof->arena, "has %s where a slot of class %s belongs",
-	                              pp_proof_slot(g->proof, g->rank, slot), pp_slot_class_name[class]));
+	pp_grad_error(g, pp_arena_printf(g->proof->arena, "has %s where a slot of class %s belongs",
+	                                 pp_proof_slot(g->proof, g->rank, slot), pp_slot_class_name[class]));
 	return false;
 }
 
 static bool tensor_is(const struct pp_grad *g, uint32_t slot, uint32_t tensor)
 {
-	if (slot_of(g, slot)->tensor == tensor)
+	if (pp_grad_slot(g, slot)->tensor == tensor)
 		return true;
-	grad_error(g, pp_arena_printf(g->proof->arena, "has %s, which does not belong to %s",
-	                              pp_proof_slot(g->proof, g->rank, slot), pp_grad_tensor_text(g, tensor)));
+	pp_grad_error(g, pp_arena_printf(g->proof->arena, "has %s, which does not belong to %s",
+	                                 pp_proof_slot(g->proof, g->rank, slot), pp_grad_tensor_text(g, tensor)));
 	return false;
 }
 
-static bool not_in_flight(const struct pp_grad *g, uint32_t slot)
+bool pp_grad_settled(const struct pp_grad *g, uint32_t slot)
 {
 	const struct pp_sum *sum = &g->sum[g->rank][slot];
 	if (!sum->in_flight)
@@ -78,18 +78,17 @@ static bool stage_done(const struct pp_grad *g, uint32_t stage, bool losses)
 	if (count == g->proof->program->microbatches && last < g->at)
 		return true;
 	struct pp_message *message =
-	    grad_error(g, pp_arena_printf(g->proof->arena, "comes before the last %s of stage %" PRIu32,
-	                                  losses ? "forward" : "weight gradient", stage));
+	    pp_grad_error(g, pp_arena_printf(g->proof->arena, "comes before the last %s of stage %" PRIu32,
+	                                     losses ? "forward" : "weight gradient", stage));
 	if (count)
 		pp_proof_also(g->proof, message, g->rank, last, "the last one");
 	return false;
 }
 
-/* The value of a grad, losses or norms slot, complete as far as this rank's own computes go; NULL: reported. */
-static struct pp_sum *read_sum(const struct pp_grad *g, uint32_t slot)
+struct pp_sum *pp_grad_read(const struct pp_grad *g, uint32_t slot)
 {
 	struct pp_sum *sum = &g->sum[g->rank][slot];
-	if (!not_in_flight(g, slot))
+	if (!pp_grad_settled(g, slot))
 		return NULL;
 	if (!sum->defined) {
 		const char *name = pp_proof_slot(g->proof, g->rank, slot);
@@ -98,18 +97,18 @@ static struct pp_sum *read_sum(const struct pp_grad *g, uint32_t slot)
 	}
 	if (sum->writer != PP_NULL)
 		return sum;
-	bool losses = slot_of(g, slot)->class == PP_SLOT_LOSSES;
+	bool losses = pp_grad_slot(g, slot)->class == PP_SLOT_LOSSES;
 	uint32_t stage = losses ? g->loss_stage : g->proof->program->uses[g->use_of[g->rank][slot]].stage;
 	return stage_done(g, stage, losses) ? sum : NULL;
 }
 
-/* The axes that a value must have been summed over by the time it is used. Norms: every dp coordinate has the same
- * gradient after its reduction, tp coordinates hold parts. */
+/* The axes that a value must have been summed over by the time it is used. Norms: tp coordinates hold parts; dp
+ * coordinates too where they have scattered the gradient, else each has all of it. */
 static uint8_t axes_wanted(const struct pp_grad *g, enum pp_slot_class class, uint32_t tensor)
 {
 	const struct pp_program *program = g->proof->program;
 	uint8_t wanted = 0;
-	if (class != PP_SLOT_NORMS && program->dp > 1)
+	if (class == PP_SLOT_NORMS ? pp_grad_shards(g) : program->dp > 1)
 		wanted |= 1u << PP_AXIS_DP;
 	if (program->tp > 1 && (class == PP_SLOT_NORMS ||
 	                        (class == PP_SLOT_GRAD && program->tensors[tensor].tp_grad == PP_TP_REPLICATED_PARTIAL)))
@@ -124,17 +123,17 @@ static bool axes_summed(const struct pp_grad *g, const struct pp_sum *sum, enum 
 		return true;
 	for (int axis = 0; axis < PP_AXIS_COUNT; axis++)
 		if ((sum->over ^ wanted) >> axis & 1)
-			grad_error(g, pp_arena_printf(g->proof->arena, "uses a value that %s summed over %s",
-			                              wanted >> axis & 1 ? "was not" : "must not be", pp_axis_name[axis]));
+			pp_grad_error(g, pp_arena_printf(g->proof->arena, "uses a value that %s summed over %s",
+			                                 wanted >> axis & 1 ? "was not" : "must not be", pp_axis_name[axis]));
 	return false;
 }
 
-/* The gradient in `slot`, which must be that of every use of its tensor. */
-static bool gradient_complete(struct pp_grad *g, uint32_t slot, uint32_t tensor)
+/* The gradient in `slot` that the instruction reads, which must be that of every use of its tensor. */
+static bool gradient_complete(struct pp_grad *g, const struct pp_instr *instr, uint32_t slot, uint32_t tensor)
 {
 	if (!class_is(g, slot, PP_SLOT_GRAD) || !tensor_is(g, slot, tensor))
 		return false;
-	const struct pp_sum *sum = read_sum(g, slot);
+	const struct pp_sum *sum = pp_grad_read(g, slot);
 	if (!sum)
 		return false;
 	uint32_t member;
@@ -142,38 +141,38 @@ static bool gradient_complete(struct pp_grad *g, uint32_t slot, uint32_t tensor)
 	                                               g->first_use[tensor + 1] - g->first_use[tensor], &member);
 	if (difference != PP_SET_SAME)
 		return report_difference(g, difference, use_text(g, member));
-	return axes_summed(g, sum, PP_SLOT_GRAD, tensor);
+	return axes_summed(g, sum, PP_SLOT_GRAD, tensor) && pp_grad_part(g, instr, sum, slot);
 }
 
 /* ---- instructions of the tail ---------------------------------------------------------------- */
 
-/* What `clip` has seen is what is reported: losses stay as they are after it. */
-static bool losses_open(const struct pp_grad *g, enum pp_slot_class class)
+bool pp_grad_losses_open(const struct pp_grad *g, enum pp_slot_class class)
 {
 	if (class != PP_SLOT_LOSSES || g->clipped[g->rank] == PP_NULL)
 		return true;
-	struct pp_message *message = grad_error(g, "changes the losses after `clip`");
+	struct pp_message *message = pp_grad_error(g, "changes the losses after `clip`");
 	pp_proof_also(g->proof, message, g->rank, g->clipped[g->rank], "used them");
 	return false;
 }
 
 static bool zero(struct pp_grad *g, const struct pp_instr *instr)
 {
-	uint32_t slot = instr->a[0],
-	         class = slot < g->proof->program->rank[g->rank].slot_count ? slot_of(g, slot)->class : PP_SLOT_CLASS_COUNT;
+	uint32_t
+	    slot = instr->a[0],
+	    class = slot < g->proof->program->rank[g->rank].slot_count ? pp_grad_slot(g, slot)->class : PP_SLOT_CLASS_COUNT;
 	if (class != PP_SLOT_LOSSES && class != PP_SLOT_NORMS) {
-		grad_error(g, pp_arena_printf(g->proof->arena, "clears %s; only losses and norms are ever cleared",
-		                              pp_proof_slot(g->proof, g->rank, slot)));
+		pp_grad_error(g, pp_arena_printf(g->proof->arena, "clears %s; only losses and norms are ever cleared",
+		                                 pp_proof_slot(g->proof, g->rank, slot)));
 		return false;
 	}
-	if (!not_in_flight(g, slot) || !losses_open(g, (enum pp_slot_class) class))
+	if (!pp_grad_settled(g, slot) || !pp_grad_losses_open(g, (enum pp_slot_class) class))
 		return false;
 	struct pp_sum *sum = &g->sum[g->rank][slot];
 	if (class == PP_SLOT_LOSSES && sum->defined && sum->writer == PP_NULL) {
 		const struct pp_stage_proof *seen = &g->proof->stage[g->loss_stage];
 		if (seen->forwards == 0 || g->at < seen->first_forward)
 			return true; /* cleared before the losses are written */
-		struct pp_message *message = grad_error(g, "clears losses of this step");
+		struct pp_message *message = pp_grad_error(g, "clears losses of this step");
 		pp_proof_also(g->proof, message, g->rank, seen->first_forward, "wrote the first loss");
 		return false;
 	}
@@ -186,18 +185,20 @@ static bool add(struct pp_grad *g, const struct pp_instr *instr)
 	uint32_t to = instr->a[0], from = instr->a[1];
 	if (!class_is(g, to, PP_SLOT_GRAD) || !class_is(g, from, PP_SLOT_GRAD))
 		return false;
-	if (to == from || slot_of(g, to)->tensor != slot_of(g, from)->tensor) {
-		grad_error(g, pp_arena_printf(g->proof->arena, "adds %s, which is not another gradient of the same tensor",
-		                              pp_proof_slot(g->proof, g->rank, from)));
+	if (to == from || pp_grad_slot(g, to)->tensor != pp_grad_slot(g, from)->tensor) {
+		pp_grad_error(g, pp_arena_printf(g->proof->arena, "adds %s, which is not another gradient of the same tensor",
+		                                 pp_proof_slot(g->proof, g->rank, from)));
 		return false;
 	}
-	struct pp_sum *target = read_sum(g, to), *source = target ? read_sum(g, from) : NULL;
+	struct pp_sum *target = pp_grad_read(g, to), *source = target ? pp_grad_read(g, from) : NULL;
 	if (!source)
 		return false;
 	if (target->over != source->over) {
-		grad_error(g, "adds gradients summed over different axes");
+		pp_grad_error(g, "adds gradients summed over different axes");
 		return false;
 	}
+	if (!pp_grad_part(g, instr, target, to) || !pp_grad_part(g, instr, source, from))
+		return false;
 	target->set = pp_set_union(&g->sets, target->set, source->set);
 	target->writer = g->at;
 	source->defined = false;
@@ -214,107 +215,19 @@ uint64_t pp_grad_elements(const struct pp_grad *g, enum pp_slot_class class, uin
 	return pp_local_elements(program, tensor);
 }
 
-/* A collective of the tail sums whole slots: a class that is summed, all its elements, in its type. */
-static bool sums_whole_slot(const struct pp_grad *g, const struct pp_instr *instr)
-{
-	uint32_t source = instr->a[2], target = instr->a[3], slots = g->proof->program->rank[g->rank].slot_count;
-	if (source >= slots || target >= slots || slot_of(g, source)->class != slot_of(g, target)->class ||
-	    slot_of(g, source)->tensor != slot_of(g, target)->tensor) {
-		grad_error(g,
-		           pp_arena_printf(g->proof->arena, "goes from %s to %s: not the same class and tensor",
-		                           pp_proof_slot(g->proof, g->rank, source), pp_proof_slot(g->proof, g->rank, target)));
-		return false;
-	}
-	enum pp_slot_class class = slot_of(g, source)->class;
-	if (instr->sub != PP_ALLREDUCE || (class != PP_SLOT_GRAD && class != PP_SLOT_LOSSES && class != PP_SLOT_NORMS)) {
-		grad_error(g, pp_arena_printf(g->proof->arena,
-		                              "works on %s; the step tail may only allreduce grad, losses and norms",
-		                              pp_proof_slot(g->proof, g->rank, source)));
-		return false;
-	}
-	if (class == PP_SLOT_GRAD && slot_of(g, source)->tensor >= g->proof->program->tensor_count) {
-		grad_error(g, pp_arena_printf(g->proof->arena, "sums %s, which belongs to no tensor",
-		                              pp_proof_slot(g->proof, g->rank, source)));
-		return false;
-	}
-	uint64_t wanted = pp_grad_elements(g, class, slot_of(g, source)->tensor);
-	enum pp_dtype dtype = class == PP_SLOT_GRAD ? PP_F32 : PP_F64;
-	if (instr->count == wanted && instr->dtype == dtype)
-		return true;
-	grad_error(g, pp_arena_printf(g->proof->arena, "sums %s*%" PRIu32 ", but %s holds %s*%" PRIu64,
-	                              pp_dtype_name[instr->dtype], instr->count, pp_proof_slot(g->proof, g->rank, source),
-	                              pp_dtype_name[dtype], wanted));
-	return false;
-}
-
-void pp_grad_wake(struct pp_grad *g, uint32_t rank)
-{
-	if (g->in_work[rank])
-		return;
-	g->in_work[rank] = true;
-	g->work[g->work_count++] = rank;
-}
-
-/* The members of a pp group put in parts of one sum; on a symbolic axis all coordinates run this same stream. */
-static bool post(struct pp_grad *g, const struct pp_instr *instr, uint32_t joint)
-{
-	if (!sums_whole_slot(g, instr) || !not_in_flight(g, instr->a[3]) || !losses_open(g, slot_of(g, instr->a[3])->class))
-		return false;
-	struct pp_sum *source = read_sum(g, instr->a[2]), *target = &g->sum[g->rank][instr->a[3]];
-	if (!source)
-		return false;
-	struct pp_reduction *reduction = &g->reduction[joint];
-	const struct pp_slot *slot = slot_of(g, instr->a[2]);
-	if (reduction->arrived++ == 0)
-		*reduction = (struct pp_reduction){
-		    .arrived = 1, .set = PP_SET_EMPTY, .class = slot->class, .over = source->over, .tensor = slot->tensor};
-	if (reduction->class != slot->class || reduction->tensor != slot->tensor || reduction->over != source->over) {
-		struct pp_message *message =
-		    grad_error(g, pp_arena_printf(g->proof->arena, "puts %s into a sum that others fill with something else",
-		                                  pp_proof_slot(g->proof, g->rank, instr->a[2])));
-		pp_proof_also(g->proof, message, g->proof->joints[joint].first_rank, g->proof->joints[joint].first_instr,
-		              "another member");
-		return false;
-	}
-	reduction->set = pp_set_union(&g->sets, reduction->set, source->set);
-	const struct pp_group *group = &g->proof->program->groups[instr->a[1]];
-	if (group->axis != PP_AXIS_PP) {
-		if (reduction->over >> group->axis & 1) {
-			grad_error(g, pp_arena_printf(g->proof->arena, "sums over %s a second time", pp_axis_name[group->axis]));
-			return false;
-		}
-		reduction->over |= (uint8_t)(1u << group->axis);
-	}
-	source->in_flight = target->in_flight = true;
-	source->writer = target->writer = g->at;
-	if (reduction->arrived == g->proof->joints[joint].members && group->axis == PP_AXIS_PP)
-		for (uint32_t i = 0; i < group->member_count; i++)
-			pp_grad_wake(g, group->members[i]);
-	return true;
-}
-
-static bool arrived(const struct pp_grad *g, uint32_t joint)
-{
-	return g->reduction[joint].arrived == g->proof->joints[joint].members;
-}
-
-static void complete(struct pp_grad *g, const struct pp_tail_event *event)
-{
-	const struct pp_instr *instr = pp_proof_instr(g->proof, g->rank, event->post);
-	const struct pp_reduction *reduction = &g->reduction[event->joint];
-	g->sum[g->rank][instr->a[2]].in_flight = false;
-	g->sum[g->rank][instr->a[3]] =
-	    (struct pp_sum){.set = reduction->set, .over = reduction->over, .defined = true, .writer = event->post};
-}
-
 static bool sqnorm(struct pp_grad *g, const struct pp_instr *instr)
 {
-	if (instr->mb >= g->proof->program->tensor_count || !gradient_complete(g, instr->a[0], instr->mb) ||
+	if (instr->mb >= g->proof->program->tensor_count || !gradient_complete(g, instr, instr->a[0], instr->mb) ||
 	    !class_is(g, instr->a[1], PP_SLOT_NORMS))
 		return false;
-	struct pp_sum *norms = read_sum(g, instr->a[1]);
+	struct pp_sum *norms = pp_grad_read(g, instr->a[1]);
 	if (!norms)
 		return false;
+	if (norms->over) { /* the other coordinates' parts of this norm would be missing */
+		struct pp_message *message = pp_grad_error(g, "adds to norms that are summed over tp or dp already");
+		pp_proof_also(g->proof, message, g->rank, norms->writer, "summed here");
+		return false;
+	}
 	norms->set = pp_set_union(&g->sets, norms->set, pp_set_leaf(&g->sets, instr->mb));
 	norms->writer = g->at;
 	return true;
@@ -326,7 +239,7 @@ static bool losses_complete(struct pp_grad *g, uint32_t slot)
 		return slot == PP_NULL || class_is(g, slot, PP_SLOT_LOSSES);
 	if (!class_is(g, slot, PP_SLOT_LOSSES))
 		return false;
-	const struct pp_sum *losses = read_sum(g, slot);
+	const struct pp_sum *losses = pp_grad_read(g, slot);
 	if (!losses)
 		return false;
 	uint32_t member;
@@ -342,7 +255,7 @@ static bool norms_complete(struct pp_grad *g, uint32_t slot)
 {
 	if (!class_is(g, slot, PP_SLOT_NORMS))
 		return false;
-	const struct pp_sum *norms = read_sum(g, slot);
+	const struct pp_sum *norms = pp_grad_read(g, slot);
 	if (!norms)
 		return false;
 	uint32_t member;
@@ -358,19 +271,19 @@ static bool clip(struct pp_grad *g, const struct pp_instr *instr)
 {
 	const struct pp_program *program = g->proof->program;
 	if (g->clipped[g->rank] != PP_NULL) {
-		struct pp_message *message = grad_error(g, "scales the gradients a second time");
+		struct pp_message *message = pp_grad_error(g, "scales the gradients a second time");
 		pp_proof_also(g->proof, message, g->rank, g->clipped[g->rank], "first");
 		return false;
 	}
 	if (instr->sub != program->train.mean) {
-		grad_error(g, pp_arena_printf(g->proof->arena, "takes the %s, the program trains with the %s",
-		                              pp_mean_name[instr->sub], pp_mean_name[program->train.mean]));
+		pp_grad_error(g, pp_arena_printf(g->proof->arena, "takes the %s, the program trains with the %s",
+		                                 pp_mean_name[instr->sub], pp_mean_name[program->train.mean]));
 		return false;
 	}
 	if (g->first_clip.rank == PP_NULL)
 		g->first_clip = (struct pp_update){.rank = g->rank, .instr = g->at};
 	if (pp_proof_instr(g->proof, g->first_clip.rank, g->first_clip.instr)->mb != instr->mb) {
-		struct pp_message *message = grad_error(
+		struct pp_message *message = pp_grad_error(
 		    g, pp_arena_printf(g->proof->arena, "uses row h%" PRIu32 ", another rank a different one", instr->mb));
 		pp_proof_also(g->proof, message, g->first_clip.rank, g->first_clip.instr, "another rank");
 		return false;
@@ -384,7 +297,7 @@ static bool moments_fit(const struct pp_grad *g, const struct pp_instr *instr, u
 	if (instr->sub == PP_SGD) {
 		if (instr->a[2] == PP_NULL && instr->a[3] == PP_NULL)
 			return true;
-		grad_error(g, "has moments, which sgd does not use: they must be the null slot");
+		pp_grad_error(g, "has moments, which sgd does not use: they must be the null slot");
 		return false;
 	}
 	if (!class_is(g, instr->a[2], PP_SLOT_MOMENT) || !class_is(g, instr->a[3], PP_SLOT_MOMENT) ||
@@ -392,7 +305,7 @@ static bool moments_fit(const struct pp_grad *g, const struct pp_instr *instr, u
 		return false;
 	if (instr->a[2] != instr->a[3])
 		return true;
-	grad_error(g, "uses one slot for both moments");
+	pp_grad_error(g, "uses one slot for both moments");
 	return false;
 }
 
@@ -402,15 +315,16 @@ static bool decays_as_told(const struct pp_grad *g, const struct pp_instr *instr
 	const struct pp_train *train = &g->proof->program->train;
 	bool wanted = false;
 	if (instr->mb >= train->hyper_count) {
-		grad_error(g, pp_arena_printf(g->proof->arena, "uses row h%" PRIu32 ", the program has %" PRIu32 " rows",
-		                              instr->mb, train->hyper_count));
+		pp_grad_error(g, pp_arena_printf(g->proof->arena, "uses row h%" PRIu32 ", the program has %" PRIu32 " rows",
+		                                 instr->mb, train->hyper_count));
 		return false;
 	}
 	for (uint32_t h = 0; h < train->hyper_count && g->proof->program->tensors[tensor].decay; h++)
 		wanted |= train->hypers[h].weight_decay != 0;
 	if ((train->hypers[instr->mb].weight_decay != 0) == wanted)
 		return true;
-	grad_error(g, pp_arena_printf(g->proof->arena, "uses row h%" PRIu32 ", whose weight decay is %g, for %s, which %s",
+	pp_grad_error(g,
+	              pp_arena_printf(g->proof->arena, "uses row h%" PRIu32 ", whose weight decay is %g, for %s, which %s",
 	                              instr->mb, train->hypers[instr->mb].weight_decay, pp_grad_tensor_text(g, tensor),
 	                              wanted ? "decays" : "does not decay"));
 	return false;
@@ -420,9 +334,9 @@ static bool same_rule(struct pp_grad *g, const struct pp_instr *instr, uint32_t 
 {
 	struct pp_update *first = &g->first_update[tensor];
 	if (instr->sub != g->proof->program->train.optimizer) {
-		grad_error(g,
-		           pp_arena_printf(g->proof->arena, "is %s, the program trains with %s", pp_optimizer_name[instr->sub],
-		                           pp_optimizer_name[g->proof->program->train.optimizer]));
+		pp_grad_error(g, pp_arena_printf(g->proof->arena, "is %s, the program trains with %s",
+		                                 pp_optimizer_name[instr->sub],
+		                                 pp_optimizer_name[g->proof->program->train.optimizer]));
 		return false;
 	}
 	if (!decays_as_told(g, instr, tensor))
@@ -441,7 +355,7 @@ static bool same_rule(struct pp_grad *g, const struct pp_instr *instr, uint32_t 
 	        : pp_arena_printf(g->proof->arena,
 	                          "uses row h%" PRIu32 ", rank %" PRIu32 " row h%" PRIu32 ": the copies drift apart",
 	                          instr->mb, first->rank, other->mb);
-	struct pp_message *message = grad_error(g, text);
+	struct pp_message *message = pp_grad_error(g, text);
 	pp_proof_also(g->proof, message, first->rank, first->instr, "the other copy");
 	return false;
 }
@@ -450,26 +364,28 @@ static bool optimize(struct pp_grad *g, const struct pp_instr *instr)
 {
 	if (!class_is(g, instr->a[0], PP_SLOT_WEIGHT))
 		return false;
-	uint32_t tensor = slot_of(g, instr->a[0])->tensor;
+	uint32_t tensor = pp_grad_slot(g, instr->a[0])->tensor;
 	uint32_t *update = &g->update[g->rank][instr->a[0]];
 	if (tensor >= g->proof->program->tensor_count) {
-		grad_error(g, "updates a weight slot that belongs to no tensor");
+		pp_grad_error(g, "updates a weight slot that belongs to no tensor");
 		return false;
 	}
 	if (*update != PP_NULL) {
-		struct pp_message *message = grad_error(g, "updates this weight a second time");
+		struct pp_message *message = pp_grad_error(g, "updates this weight a second time");
 		pp_proof_also(g->proof, message, g->rank, *update, "first");
 		return false;
 	}
 	if (g->clipped[g->rank] == PP_NULL) {
-		struct pp_message *message = grad_error(g, "comes before `clip`: the scale of this step is not known");
+		struct pp_message *message = pp_grad_error(g, "comes before `clip`: the scale of this step is not known");
 		pp_help(message, "every rank runs one `clip` before its first `opt`");
 		return false;
 	}
-	if (!gradient_complete(g, instr->a[1], tensor) || !moments_fit(g, instr, tensor) || !same_rule(g, instr, tensor))
+	if (!gradient_complete(g, instr, instr->a[1], tensor) || !moments_fit(g, instr, tensor) ||
+	    !same_rule(g, instr, tensor))
 		return false;
 	*update = g->at;
 	g->sum[g->rank][instr->a[1]].defined = false;
+	g->sum[g->rank][instr->a[0]].sharded = instr->flags & PP_SHARD;
 	return true;
 }
 
@@ -504,9 +420,9 @@ static bool visit(struct pp_grad *g, const struct pp_instr *instr, const struct 
 	case PP_OP_ADD:
 		return add(g, instr);
 	case PP_OP_COLL:
-		return post(g, instr, event->joint);
+		return pp_grad_post(g, instr, event->joint);
 	case PP_OP_WAITC:
-		complete(g, event);
+		pp_grad_complete(g, event);
 		return true;
 	case PP_OP_SQNORM:
 		return sqnorm(g, instr);
@@ -538,7 +454,7 @@ bool pp_grad_advance(struct pp_grad *g)
 		const struct pp_tail_event *event = &rank->tail[g->cursor[g->rank]];
 		const struct pp_instr *instr = pp_proof_instr(g->proof, g->rank, event->instr);
 		g->at = event->instr;
-		if (instr->op == PP_OP_WAITC && !arrived(g, event->joint))
+		if (instr->op == PP_OP_WAITC && !pp_grad_arrived(g, event->joint))
 			return true;
 		if (!visit(g, instr, event))
 			return false;

@@ -1,4 +1,4 @@
-/* What the two files of V8 share. Private to ir/verify_grad*.c and ir/verify/sets.c. */
+/* What the files of V8 share. Private to ir/verify/grad*.c and sets.c. */
 #ifndef PP_VERIFY_GRAD_H
 #define PP_VERIFY_GRAD_H
 
@@ -40,6 +40,7 @@ enum pp_difference pp_set_compare(struct pp_sets *sets, uint32_t set, uint32_t f
 struct pp_sum {
 	uint32_t set;
 	uint8_t over;
+	bool sharded;   /* only the own dp shard is valid; of weights: up to date */
 	bool defined;   /* false: left over from before the step */
 	bool in_flight; /* of a collective */
 	uint32_t writer;
@@ -50,6 +51,7 @@ struct pp_reduction {
 	uint32_t arrived;
 	uint32_t set;
 	uint8_t class, over;
+	bool sharded;
 	uint32_t tensor;
 };
 
@@ -76,19 +78,49 @@ struct pp_grad {
 	uint32_t rank, at;   /* the instruction looked at */
 };
 
+/* ---- grad.c ---------------------------------------------------------------------------------- */
+
 /* Run the tail of g->rank until it waits for a collective that others have not posted; false: reported. */
 bool pp_grad_advance(struct pp_grad *g);
 
 /* Does g->rank hold the losses of all microbatches in this slot, summed over all axes? */
 bool pp_grad_losses_known(struct pp_grad *g, uint32_t slot);
 
-/* The rank may go on. */
-void pp_grad_wake(struct pp_grad *g, uint32_t rank);
+/* V8 at the instruction looked at. */
+struct pp_message *pp_grad_error(const struct pp_grad *g, const char *text);
+
+/* A slot of the rank looked at. */
+const struct pp_slot *pp_grad_slot(const struct pp_grad *g, uint32_t slot);
+
+/* No collective works on it (V5). */
+bool pp_grad_settled(const struct pp_grad *g, uint32_t slot);
+
+/* What `clip` has seen is what is reported: losses stay as they are after it. */
+bool pp_grad_losses_open(const struct pp_grad *g, enum pp_slot_class class);
+
+/* The value of a grad, losses or norms slot, complete as far as this rank's own computes go; NULL: reported. */
+struct pp_sum *pp_grad_read(const struct pp_grad *g, uint32_t slot);
 
 /* Elements of a whole grad, losses or norms slot. */
 uint64_t pp_grad_elements(const struct pp_grad *g, enum pp_slot_class class, uint32_t tensor);
 
 /* "`block.0.norm.weight`" */
 const char *pp_grad_tensor_text(const struct pp_grad *g, uint32_t tensor);
+
+/* ---- grad_coll.c ----------------------------------------------------------------------------- */
+
+/* The rank may go on. */
+void pp_grad_wake(struct pp_grad *g, uint32_t rank);
+
+/* Is the optimizer's state sharded over dp? */
+bool pp_grad_shards(const struct pp_grad *g);
+
+/* The flag `shard` says what the slot holds: the own shard, or all. */
+bool pp_grad_part(const struct pp_grad *g, const struct pp_instr *instr, const struct pp_sum *sum, uint32_t slot);
+
+/* A collective is posted, all its posts are made, its wait is passed. */
+bool pp_grad_post(struct pp_grad *g, const struct pp_instr *instr, uint32_t joint);
+bool pp_grad_arrived(const struct pp_grad *g, uint32_t joint);
+void pp_grad_complete(struct pp_grad *g, const struct pp_tail_event *event);
 
 #endif

@@ -185,6 +185,23 @@ static bool all_updated(const struct pp_grad *g)
 	return true;
 }
 
+/* No step ends with weights of which each dp coordinate has updated its own shard only. */
+static bool all_gathered(const struct pp_grad *g)
+{
+	const struct pp_program *program = g->proof->program;
+	for (uint32_t r = 0; r < program->ranks; r++)
+		for (uint32_t i = 0; i < program->rank[r].slot_count; i++) {
+			if (program->rank[r].slots[i].class != PP_SLOT_WEIGHT || !g->sum[r][i].sharded)
+				continue;
+			struct pp_message *message =
+			    pp_proof_error(g->proof, "V8", r, g->update[r][i],
+			                   "updates the own shard of weight.%" PRIu32 ", and no allgather over dp follows", i);
+			pp_help(message, "gather the weights before the step ends");
+			return false;
+		}
+	return true;
+}
+
 /* All ranks learn whether the step counts, so all go on or stop alike. */
 static bool all_clipped(const struct pp_grad *g)
 {
@@ -228,5 +245,7 @@ bool pp_prove_grad(struct pp_proof *proof)
 		g.in_work[g.rank] = false;
 		good = pp_grad_advance(&g);
 	}
-	return good && (proof->forward_only ? all_told(&g) : all_updated(&g) && all_clipped(&g));
+	if (!good)
+		return false;
+	return proof->forward_only ? all_told(&g) : all_updated(&g) && all_clipped(&g) && all_gathered(&g);
 }

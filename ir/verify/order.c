@@ -7,7 +7,12 @@
  * run decides for every timing. If the run in which a post completes before its rank goes on ("blocking") succeeds,
  * the order in which it completes things is a global order G of which every queue of every layout is a subsequence;
  * then the first unfinished element of G always heads all its queues, and no layout can deadlock. Only when it fails
- * are the layouts run one by one. */
+ * are the layouts run one by one.
+ *
+ * The streams stand for all coordinates of the tp and dp axes. G then does for the whole grid: put in the place of each
+ * of its elements the copies of all coordinates, one after the other (of a collective over tp or dp: one for each of
+ * its groups). Every queue of every coordinate is a subsequence of that, for all coordinates run the same streams, and
+ * an element over tp or dp has all its members at one place. So a run of one coordinate decides for all. */
 #include "state.h"
 
 #include <inttypes.h>
