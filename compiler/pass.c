@@ -6,6 +6,7 @@
 #include "codegen/plan_memory.h"
 #include "cost.h"
 #include "ir/capped.h"
+#include "ir/grid.h"
 #include "ir/program_text.h"
 #include "ir/verify.h"
 #include "partition.h"
@@ -89,6 +90,7 @@ static struct pp_program *program_frame(const struct pp_unit *unit)
 	program->dp = spec->parallel.dp;
 	program->zero = spec->parallel.zero;
 	program->vpp = spec->parallel.vpp;
+	program->rank_order = (uint8_t)pp_rank_order_of(spec->parallel.rank_order);
 	program->gpus = spec->cluster.gpus;
 	program->stage_count = unit->schedule.stages;
 	program->microbatches = spec->microbatches;
@@ -97,8 +99,9 @@ static struct pp_program *program_frame(const struct pp_unit *unit)
 		struct pp_rank *rank = &program->rank[r];
 		rank->capacity = spec->cluster.gpu.memory;
 		rank->reserve = spec->cluster.gpu.reserve;
-		rank->node = r / spec->cluster.gpus;
-		rank->gpu = r % spec->cluster.gpus;
+		uint32_t first = pp_grid_rank(program, (struct pp_coord){.pp = r});
+		rank->node = first / spec->cluster.gpus;
+		rank->gpu = first % spec->cluster.gpus;
 	}
 	program->cost.memory_bandwidth = spec->cluster.gpu.bandwidth;
 	program->cost.peak_flops = spec->cluster.gpu.flops[spec->dtype];

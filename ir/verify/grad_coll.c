@@ -87,8 +87,8 @@ bool pp_grad_part(const struct pp_grad *g, const struct pp_instr *instr, const s
 		pp_grad_error(g, pp_arena_printf(g->proof->arena, "carries `shard`, but %s is whole", name));
 		return false;
 	}
-	struct pp_message *message = pp_grad_error(
-	    g, pp_arena_printf(g->proof->arena, "lacks `shard`: of %s only the own shard is left", name));
+	struct pp_message *message =
+	    pp_grad_error(g, pp_arena_printf(g->proof->arena, "lacks `shard`: of %s only the own shard is left", name));
 	pp_proof_also(g->proof, message, g->rank, sum->writer, "scattered here");
 	return false;
 }
@@ -107,11 +107,10 @@ static bool count_fits(const struct pp_grad *g, const struct pp_instr *instr)
 	if (instr->count == wanted && instr->dtype == dtype)
 		return true;
 	const char *verb[] = {[PP_ALLREDUCE] = "sums", [PP_ALLGATHER] = "gathers", [PP_REDUCESCATTER] = "scatters"};
-	pp_grad_error(g,
-	              pp_arena_printf(g->proof->arena, "%s %s*%" PRIu32 ", but %s %s %s*%" PRIu64, verb[instr->sub],
-	                              pp_dtype_name[instr->dtype], instr->count,
-	                              pp_proof_slot(g->proof, g->rank, instr->a[2]),
-	                              shard ? "has shards of" : "holds", pp_dtype_name[dtype], wanted));
+	pp_grad_error(g, pp_arena_printf(g->proof->arena, "%s %s*%" PRIu32 ", but %s %s %s*%" PRIu64, verb[instr->sub],
+	                                 pp_dtype_name[instr->dtype], instr->count,
+	                                 pp_proof_slot(g->proof, g->rank, instr->a[2]), shard ? "has shards of" : "holds",
+	                                 pp_dtype_name[dtype], wanted));
 	return false;
 }
 
@@ -204,8 +203,9 @@ static bool post_gather(struct pp_grad *g, const struct pp_instr *instr, uint32_
 		return false;
 	}
 	if (!weight->sharded) {
-		pp_grad_error(g, pp_arena_printf(g->proof->arena, "gathers %s, of which no shard has been updated since it was "
-		                                                  "whole",
+		pp_grad_error(g, pp_arena_printf(g->proof->arena,
+		                                 "gathers %s, of which no shard has been updated since it was "
+		                                 "whole",
 		                                 pp_proof_slot(g->proof, g->rank, instr->a[2])));
 		return false;
 	}
