@@ -105,8 +105,8 @@ static void read_order(struct pp_resolver *resolver, struct pp_section *section,
 		pp_help(pp_error(resolver->diag, "E0315", pp_field_span(section, PP_ATTR_parallel_rank_order),
 		                 "`rank_order` leaves out %s, along which there are %u ranks", axis_names[axis],
 		                 extent(parallel, axis)),
-		        "write `rank_order = %s`: then ranks that differ in %s lie farthest apart", list_with(resolver, field, axis),
-		        axis_names[axis]);
+		        "write `rank_order = %s`: then ranks that differ in %s lie farthest apart",
+		        list_with(resolver, field, axis), axis_names[axis]);
 	}
 }
 
@@ -119,11 +119,9 @@ static void read_zero(struct pp_resolver *resolver, struct pp_section *section, 
 		return;
 	struct pp_span span = pp_field_span(section, PP_ATTR_parallel_zero);
 	if (zero > 1)
-		pp_help(pp_not_yet(resolver, span,
-		                   pp_arena_printf(resolver->arena, "`zero = %llu`", (unsigned long long)zero)),
+		pp_help(pp_not_yet(resolver, span, pp_arena_printf(resolver->arena, "`zero = %llu`", (unsigned long long)zero)),
 		        "use `zero = 1`, which shards the state of the optimizer");
-	else if (zero == 1 && parallel->dp == 1 &&
-	         pp_field_of(section, PP_ATTR_parallel_dp)->origin != PP_ORIGIN_DERIVED)
+	else if (zero == 1 && parallel->dp == 1 && pp_field_of(section, PP_ATTR_parallel_dp)->origin != PP_ORIGIN_DERIVED)
 		pp_help(pp_warning(resolver->diag, "W0316", span, "`zero = 1` has no effect with dp = 1"), "leave it out");
 	parallel->zero = parallel->dp > 1 ? (uint32_t)zero : 0;
 }

@@ -403,7 +403,7 @@ static bool leaves_no_trace(const struct pp_grad *g, const struct pp_instr *inst
 	uint32_t slot = instr->op == PP_OP_COLL ? instr->a[3] : instr->a[0];
 	bool good = instr->op == PP_OP_WAITC;
 	if (instr->op == PP_OP_ZERO || instr->op == PP_OP_COLL)
-		good = slot < g->proof->program->rank[g->rank].slot_count && slot_of(g, slot)->class == PP_SLOT_LOSSES;
+		good = slot < g->proof->program->rank[g->rank].slot_count && pp_grad_slot(g, slot)->class == PP_SLOT_LOSSES;
 	if (!good)
 		pp_proof_error(g->proof, "V1", g->rank, g->at,
 		               "does not belong into a forward-only program: it changes what training keeps");
