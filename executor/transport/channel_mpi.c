@@ -1,6 +1,6 @@
-/* Channels over MPI. Each post has its requests preallocated: an identity header if asked, then the payload in pieces, for
- * MPI counts are ints. All are posted at once; completion is looked at in order, so `done` of a channel only grows, as in
- * the loop transport.
+/* Channels over MPI. Each post has its requests preallocated: an identity header if asked, then the payload in pieces,
+ * for MPI counts are ints. All are posted at once; completion is looked at in order, so `done` of a channel only grows,
+ * as in the loop transport.
  *
  * Requires: a bound program. Ensures: FIFO; nothing waits. */
 #include "endpoint_mpi.h"
@@ -30,9 +30,9 @@ void pp_mpi_post_send(struct pp_endpoint *endpoint, const struct pp_instr *instr
 	if (endpoint->options.check_identity) {
 		post->header = pp_identity_of(endpoint->program, instr);
 		pp_mpi_succeeded(endpoint,
-		          MPI_Isend(&post->header, (int)sizeof post->header, MPI_BYTE, channel->peer, tag, endpoint->data,
-		                    &requests[post->requests++]),
-		          "MPI_Isend");
+		                 MPI_Isend(&post->header, (int)sizeof post->header, MPI_BYTE, channel->peer, tag,
+		                           endpoint->data, &requests[post->requests++]),
+		                 "MPI_Isend");
 	}
 	uint64_t bytes = pp_payload_bytes(instr);
 	for (uint64_t at = 0; at == 0 || at < bytes; at += endpoint->piece) {
@@ -41,10 +41,10 @@ void pp_mpi_post_send(struct pp_endpoint *endpoint, const struct pp_instr *instr
 		MPI_Request *request = &requests[post->requests++];
 		if (endpoint->options.sync_send)
 			pp_mpi_succeeded(endpoint, MPI_Issend(start, count, MPI_BYTE, channel->peer, tag, endpoint->data, request),
-			          "MPI_Issend");
+			                 "MPI_Issend");
 		else
 			pp_mpi_succeeded(endpoint, MPI_Isend(start, count, MPI_BYTE, channel->peer, tag, endpoint->data, request),
-			          "MPI_Isend");
+			                 "MPI_Isend");
 	}
 }
 
@@ -56,16 +56,16 @@ void pp_mpi_post_recv(struct pp_endpoint *endpoint, const struct pp_instr *instr
 	int tag = (int)instr->a[0];
 	if (endpoint->options.check_identity)
 		pp_mpi_succeeded(endpoint,
-		          MPI_Irecv(&post->header, (int)sizeof post->header, MPI_BYTE, channel->peer, tag, endpoint->data,
-		                    &requests[post->requests++]),
-		          "MPI_Irecv");
+		                 MPI_Irecv(&post->header, (int)sizeof post->header, MPI_BYTE, channel->peer, tag,
+		                           endpoint->data, &requests[post->requests++]),
+		                 "MPI_Irecv");
 	uint64_t bytes = pp_payload_bytes(instr);
 	for (uint64_t at = 0; at == 0 || at < bytes; at += endpoint->piece) {
 		int count = (int)(bytes - at < endpoint->piece ? bytes - at : endpoint->piece);
 		pp_mpi_succeeded(endpoint,
-		          MPI_Irecv((unsigned char *)to + at, count, MPI_BYTE, channel->peer, tag, endpoint->data,
-		                    &requests[post->requests++]),
-		          "MPI_Irecv");
+		                 MPI_Irecv((unsigned char *)to + at, count, MPI_BYTE, channel->peer, tag, endpoint->data,
+		                           &requests[post->requests++]),
+		                 "MPI_Irecv");
 	}
 }
 
@@ -81,8 +81,8 @@ static bool check_header(struct pp_endpoint *endpoint, const struct pp_mpi_post 
 }
 
 /* A payload that is shorter than posted would go unnoticed: MPI only reports longer ones. */
-static bool check_length(struct pp_endpoint *endpoint, const struct pp_mpi_channel *channel, const struct pp_mpi_post *post,
-                         const MPI_Status *status)
+static bool check_length(struct pp_endpoint *endpoint, const struct pp_mpi_channel *channel,
+                         const struct pp_mpi_post *post, const MPI_Status *status)
 {
 	uint32_t header = endpoint->options.check_identity ? 1 : 0;
 	if (channel->sends || channel->next < header)
@@ -109,7 +109,8 @@ static void move_channel(struct pp_endpoint *endpoint, struct pp_mpi_channel *ch
 		for (; channel->next < post->requests; channel->next++) {
 			int arrived = 0;
 			MPI_Status status;
-			if (!pp_mpi_succeeded(endpoint, MPI_Test(&requests[channel->next], &arrived, &status), "a transfer") || !arrived)
+			if (!pp_mpi_succeeded(endpoint, MPI_Test(&requests[channel->next], &arrived, &status), "a transfer") ||
+			    !arrived)
 				return;
 			if (channel->next == 0 && endpoint->options.check_identity && !channel->sends &&
 			    !check_header(endpoint, post))

@@ -6,12 +6,8 @@
 
 struct pp_part pp_part_of(const struct pp_instr *coll, const void *from, void *to, uint32_t position)
 {
-	struct pp_part part = {.from = from,
-	                       .to = to,
-	                       .count = coll->count,
-	                       .kind = coll->sub,
-	                       .dtype = coll->dtype,
-	                       .id = coll->a[0]};
+	struct pp_part part = {
+	    .from = from, .to = to, .count = coll->count, .kind = coll->sub, .dtype = coll->dtype, .id = coll->a[0]};
 	uint64_t own = pp_payload_bytes(coll) * position;
 	if (from == to && coll->sub == PP_ALLGATHER)
 		part.from += own;

@@ -1,5 +1,5 @@
-/* Collectives between threads. Counters only grow; a member's entries are written before its counter is raised (release)
- * and read by the mover after it (acquire); the mover holds the team's flag.
+/* Collectives between threads. Counters only grow; a member's entries are written before its counter is raised
+ * (release) and read by the mover after it (acquire); the mover holds the team's flag.
  *
  * Requires: one thread per member, no more posts than it has room for. Ensures: sums in member order; an element is
  * written only after all that depends on what it held has been computed, so `to` may be `from` or lie in it. */

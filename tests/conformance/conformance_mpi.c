@@ -1,13 +1,17 @@
 /* Run under mpirun: hand-built programs over the mpi transport must give the bits that the loop transport gives, in
- * every mode (synchronous sends, identity check, payloads in pieces, jitter) and for every size of message. */
+ * every mode (synchronous sends, identity check, payloads in pieces, jitter) and for every size of message; collectives
+ * of every kind on every axis must give the bits of sums in member order. */
+#include "support/collectives.h"
 #include "support/run_rank.h"
 #include "support/sample_program.h"
 
 #include "executor/transport/transport_mpi.h"
 
 #include <inttypes.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct mode {
 	uint32_t chunks, microbatches, out_count, grad_count;
@@ -74,6 +78,74 @@ static int run_mode(struct pp_endpoint *endpoint, size_t number)
 	return differences;
 }
 
+/* Grids of as many ranks as there are; each with every group on another axis. */
+static const struct pp_collective_grid grids[] = {
+    {1, 1, 1, PP_ORDER_TP_DP_PP}, {2, 1, 1, PP_ORDER_TP_DP_PP}, {1, 2, 1, PP_ORDER_TP_DP_PP},
+    {1, 1, 2, PP_ORDER_TP_DP_PP}, {3, 1, 1, PP_ORDER_TP_DP_PP}, {1, 3, 1, PP_ORDER_TP_DP_PP},
+    {1, 1, 3, PP_ORDER_TP_DP_PP}, {4, 1, 1, PP_ORDER_TP_DP_PP}, {2, 2, 1, PP_ORDER_TP_DP_PP},
+    {2, 1, 2, PP_ORDER_DP_PP_TP}, {1, 4, 1, PP_ORDER_TP_DP_PP}, {2, 2, 2, PP_ORDER_TP_DP_PP},
+    {2, 2, 2, PP_ORDER_PP_DP_TP}, {4, 2, 1, PP_ORDER_DP_TP_PP}, {1, 8, 1, PP_ORDER_TP_DP_PP},
+    {8, 1, 1, PP_ORDER_TP_DP_PP}, {1, 1, 8, PP_ORDER_TP_DP_PP},
+};
+
+static const struct pp_transport_options collective_options[] = {
+    {0},
+    {.sync_send = true, .check_identity = true},
+    {.sync_send = true, .largest_message = 1000},
+};
+
+static int run_collectives(struct pp_endpoint *endpoint)
+{
+	int differences = 0;
+	enum { OPTIONS = sizeof collective_options / sizeof *collective_options };
+	for (size_t i = 0; i < OPTIONS * sizeof grids / sizeof *grids; i++) {
+		const struct pp_collective_grid *grid = &grids[i / OPTIONS];
+		if (grid->pp * grid->tp * grid->dp != pp_mpi_ranks(endpoint))
+			continue;
+		struct pp_status status;
+		struct pp_arena *arena = pp_arena_create(NULL);
+		const struct pp_program *program = pp_collective_program(arena, grid, i, 20);
+		char why[256] = "no room";
+		if (!pp_mpi_bind(endpoint, program, &collective_options[i % OPTIONS], &status) ||
+		    !pp_collectives_run(program, &pp_transport_mpi, endpoint, pp_mpi_rank(endpoint), why)) {
+			fprintf(stderr, "rank %" PRIu32 " of pp %u tp %u dp %u order %s, options %zu: %s\n", pp_mpi_rank(endpoint),
+			        grid->pp, grid->tp, grid->dp, pp_rank_order_name[grid->order], i % OPTIONS, why);
+			differences++;
+		}
+		pp_arena_destroy(arena);
+	}
+	return differences;
+}
+
+/* Members that mean different collectives all notice, if asked to check. The endpoint is of no use afterwards. */
+static int run_disagreement(struct pp_endpoint *endpoint)
+{
+	uint32_t ranks = pp_mpi_ranks(endpoint);
+	struct pp_status status;
+	struct pp_arena *arena = pp_arena_create(NULL);
+	const struct pp_program *program =
+	    pp_collective_program(arena, &(struct pp_collective_grid){.pp = 1, .tp = ranks, .dp = 1}, 1, 1);
+	const struct pp_transport_options options = {.check_identity = true};
+	float from[2] = {0}, to[2] = {0};
+	if (ranks == 1 || !pp_mpi_bind(endpoint, program, &options, &status))
+		return ranks > 1;
+	uint64_t count = pp_mpi_rank(endpoint) == ranks - 1 ? 2 : 1;
+	uint32_t ticket = pp_transport_mpi.post_body(endpoint, PP_ALLREDUCE, PP_F32, from, to, count);
+	enum pp_progress progress;
+	while ((progress = pp_transport_mpi.test_body(endpoint, ticket)) == PP_PENDING)
+		sched_yield();
+	char wanted[200];
+	snprintf(wanted, sizeof wanted,
+	         "members of a tensor-parallel group disagree: member 0 posts allreduce of f32*1, member %" PRIu32
+	         " allreduce of f32*2",
+	         ranks - 1);
+	bool noticed = progress == PP_FAILED && strcmp(pp_transport_mpi.failure(endpoint), wanted) == 0;
+	if (!noticed)
+		fprintf(stderr, "disagreement: %s\n", pp_transport_mpi.failure(endpoint));
+	pp_arena_destroy(arena);
+	return !noticed;
+}
+
 int main(void)
 {
 	struct pp_status status;
@@ -82,9 +154,10 @@ int main(void)
 		fprintf(stderr, "%s\n", status.text);
 		return 3;
 	}
-	int differences = 0;
-	for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
+	int differences = run_collectives(endpoint);
+	for (size_t i = 0; i < sizeof modes / sizeof *modes && pp_mpi_ranks(endpoint) <= 4; i++)
 		differences += run_mode(endpoint, i);
+	differences += run_disagreement(endpoint);
 	pp_mpi_close(endpoint);
 	return differences != 0;
 }

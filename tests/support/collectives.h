@@ -1,0 +1,27 @@
+/* Random collectives over all groups of a grid, checked at every member against sums that it computes itself, in member
+ * order and to the bit. The same cases for every transport. */
+#ifndef PP_TEST_COLLECTIVES_H
+#define PP_TEST_COLLECTIVES_H
+
+#include "executor/transport.h"
+
+struct pp_collective_grid {
+	uint32_t pp, tp, dp;
+	uint8_t order; /* enum pp_rank_order */
+};
+
+/* A program whose groups are: all pipeline ranks, every second one, tp, dp; its streams and bodies hold `count` random
+ * collectives, the same on all ranks. With channels between neighbours, both ways. */
+struct pp_program *pp_collective_program(struct pp_arena *arena, const struct pp_collective_grid *grid, uint64_t seed,
+                                         uint32_t count);
+
+/* Post the collectives of this rank over a bound endpoint, several at once, among them those of bodies, with one message
+ * of every channel under way; twice. False: `why` says what is wrong. */
+bool pp_collectives_run(const struct pp_program *program, const struct pp_transport_ops *ops,
+                        struct pp_endpoint *endpoint, uint32_t world, char why[256]);
+
+/* The same with all ranks as threads over the loop transport. */
+bool pp_collectives_run_loop(const struct pp_program *program, const struct pp_transport_options *options,
+                             char why[256]);
+
+#endif
