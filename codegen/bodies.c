@@ -50,12 +50,15 @@ static bool is_trained(const struct stage_build *build, uint32_t i)
 
 static uint32_t flow_reg(struct stage_build *build, const char *name, enum pp_base base, const struct pp_flow *flow)
 {
-	return pp_body_reg(&build->body, (struct pp_reg){.name = name,
-	                                                 .base = (uint8_t)base,
-	                                                 .dtype = flow->dtype,
-	                                                 .slot = PP_NULL,
-	                                                 .rows = (uint32_t)flow->rows,
-	                                                 .columns = (uint32_t)flow->columns});
+	struct pp_shape shape = {.tp = build->spec->parallel.tp};
+	struct pp_reg reg = {.name = name,
+	                     .base = (uint8_t)base,
+	                     .dtype = flow->dtype,
+	                     .slot = PP_NULL,
+	                     .rows = (uint32_t)flow->rows,
+	                     .columns = (uint32_t)flow->columns};
+	pp_reg_spread(&reg, (enum pp_spread)flow->spread, &shape);
+	return pp_body_reg(&build->body, reg);
 }
 
 /* Token ids, labels and the loss entry; ids stand before labels where a stage has both. */
@@ -98,6 +101,7 @@ static void layer_build_make(struct stage_build *build, uint32_t i, struct pp_la
 	pp_part_layout_make(layer->layer, &layer->shape, build->split, &layer->layout);
 	kind_at(build, i)->params(layer->layer, &layer->shape, layer->params);
 	for (unsigned k = 0; k < PP_PARAMS_MAX; k++) {
+		layer->params[k] = pp_param_local(&layer->params[k], &layer->shape);
 		const struct pp_use *use = tensors->use[k] == PP_NULL ? NULL : &build->program->uses[tensors->use[k]];
 		layer->weight_slot[k] = use ? use->weight : PP_NULL;
 		layer->grad_slot[k] = use ? use->grad : PP_NULL;
@@ -149,7 +153,7 @@ static uint32_t output_home(struct stage_build *build, uint32_t i, uint32_t out,
 	while (next < build->count && !is_trained(build, next))
 		next++;
 	uint32_t home = next < build->count ? build->home[next] : build->out.kind == PP_FLOW_HIDDEN ? out : PP_NULL;
-	return home != PP_NULL ? home : pp_temporary(layer, "y", layer->layer->hidden);
+	return home != PP_NULL ? home : pp_temporary(layer, "y", pp_hidden_spread(&layer->shape), layer->layer->hidden);
 }
 
 static void forward_write(struct stage_build *build)
@@ -386,9 +390,14 @@ uint64_t pp_layer_work_bytes(const struct pp_layer *layer, const struct pp_spec 
 	struct pp_flow hidden = {PP_FLOW_HIDDEN, spec.dtype, (uint8_t)pp_hidden_spread(&shape), shape.rows, layer->hidden};
 	build.in = kind->wants_input ? hidden : (struct pp_flow){.kind = PP_FLOW_NONE};
 	build.out = kind->makes_hidden ? hidden : (struct pp_flow){.kind = PP_FLOW_NONE};
-	struct pp_body fused, split;
-	body_write(&build, PP_PHASE_B, &fused);
-	body_write(&build, PP_PHASE_I, &split);
+	uint64_t most = 0;
+	for (unsigned phase = 0; phase < PP_PHASE_R; phase++) {
+		struct pp_body body;
+		if (shape.tp == 1 && phase != PP_PHASE_B && phase != PP_PHASE_I)
+			continue; /* never the larger ones */
+		body_write(&build, (enum pp_phase)phase, &body);
+		most = body.work_bytes > most ? body.work_bytes : most;
+	}
 	pp_arena_destroy(program.arena);
-	return fused.work_bytes > split.work_bytes ? fused.work_bytes : split.work_bytes;
+	return most;
 }

@@ -49,15 +49,21 @@ static struct lifetime *lifetimes_find(const struct pp_body_builder *body, struc
 	struct lifetime *lives = PP_NEW_ARRAY(scratch, struct lifetime, body->reg_count);
 	for (uint32_t r = 0; r < body->reg_count; r++)
 		lives[r] = (struct lifetime){.reg = r, .first = PP_NULL, .bytes = reg_bytes(&body->regs[r])};
+	uint32_t *source = PP_NEW_ARRAY(scratch, uint32_t, body->reg_count); /* of the last collective into a register */
 	for (uint32_t i = 0; i < body->count; i++) {
+		const struct pp_body_instr *instr = &body->items[i];
 		for (unsigned k = 0; k < PP_BODY_OPERANDS_MAX; k++) {
-			uint32_t reg = body->items[i].operand[k];
+			uint32_t reg = instr->operand[k];
 			if (reg == PP_NULL)
 				continue;
 			if (lives[reg].first == PP_NULL)
 				lives[reg].first = i;
 			lives[reg].last = i;
 		}
+		if (instr->op == PP_BODY_ALLREDUCE || instr->op == PP_BODY_ALLGATHER || instr->op == PP_BODY_REDUCESCATTER)
+			source[instr->operand[1]] = instr->operand[0];
+		else if (instr->op == PP_BODY_AWAIT) /* until then the collective reads what it was posted with */
+			lives[source[instr->operand[0]]].last = i;
 	}
 	return lives;
 }
@@ -184,30 +190,33 @@ uint32_t pp_part(struct pp_layer_build *build, unsigned index)
 	if (part->rows == 0 || build->part_reg[index] != PP_NULL)
 		return build->part_reg[index];
 	bool in_workspace = part->weight_pass && build->body->phase == PP_PHASE_B;
-	build->part_reg[index] =
-	    pp_body_reg(build->body, (struct pp_reg){
-	                                 .name = name_of(build, part->name),
-	                                 .base = in_workspace ? PP_BASE_WORK : PP_BASE_STASH,
-	                                 .dtype = part->dtype,
-	                                 .slot = PP_NULL,
-	                                 .rows = (uint32_t)part->rows,
-	                                 .columns = (uint32_t)part->columns,
-	                                 .offset = in_workspace ? 0 : build->stash_offset + build->layout.offset[index],
-	                             });
+	struct pp_reg reg = {
+	    .name = name_of(build, part->name),
+	    .base = in_workspace ? PP_BASE_WORK : PP_BASE_STASH,
+	    .dtype = part->dtype,
+	    .slot = PP_NULL,
+	    .rows = (uint32_t)part->rows,
+	    .columns = (uint32_t)part->columns,
+	    .offset = in_workspace ? 0 : build->stash_offset + build->layout.offset[index],
+	};
+	pp_reg_spread(&reg, (enum pp_spread)part->spread, &build->shape);
+	build->part_reg[index] = pp_body_reg(build->body, reg);
 	return build->part_reg[index];
 }
 
 static uint32_t parameter_reg(struct pp_layer_build *build, const struct pp_param *param, bool grad, uint32_t slot)
 {
-	return pp_body_reg(build->body, (struct pp_reg){
-	                                    .name = pp_arena_printf(build->body->arena, "%s.%s%s", build->prefix,
-	                                                            param->suffix, grad ? ".grad" : ""),
-	                                    .base = grad ? PP_BASE_GRAD : PP_BASE_WEIGHT,
-	                                    .dtype = (uint8_t)(grad ? PP_F32 : build->shape.dtype),
-	                                    .slot = slot,
-	                                    .rows = (uint32_t)param->rows,
-	                                    .columns = param->columns ? (uint32_t)param->columns : 1,
-	                                });
+	struct pp_reg reg = {
+	    .name = pp_arena_printf(build->body->arena, "%s.%s%s", build->prefix, param->suffix, grad ? ".grad" : ""),
+	    .base = grad ? PP_BASE_GRAD : PP_BASE_WEIGHT,
+	    .dtype = (uint8_t)(grad ? PP_F32 : build->shape.dtype),
+	    .slot = slot,
+	    .rows = (uint32_t)param->rows,
+	    .columns = param->columns ? (uint32_t)param->columns : 1,
+	};
+	enum pp_spread spread = param->shard == 0 ? PP_ROWS : param->shard == 1 ? PP_COLUMNS : PP_WHOLE;
+	pp_reg_spread(&reg, grad && param->partial ? PP_SUMS : spread, &build->shape);
+	return pp_body_reg(build->body, reg);
 }
 
 uint32_t pp_weight(struct pp_layer_build *build, unsigned param)
@@ -224,14 +233,24 @@ uint32_t pp_grad(struct pp_layer_build *build, unsigned param)
 	return build->grad_reg[param];
 }
 
-uint32_t pp_temporary(struct pp_layer_build *build, const char *name, uint64_t columns)
+uint32_t pp_temporary(struct pp_layer_build *build, const char *name, enum pp_spread spread, uint64_t columns)
 {
-	return pp_body_reg(build->body, (struct pp_reg){.name = name_of(build, name),
-	                                                .base = PP_BASE_WORK,
-	                                                .dtype = (uint8_t)build->shape.dtype,
-	                                                .slot = PP_NULL,
-	                                                .rows = (uint32_t)build->shape.tokens,
-	                                                .columns = (uint32_t)columns});
+	struct pp_reg reg = {.name = name_of(build, name),
+	                     .base = PP_BASE_WORK,
+	                     .dtype = (uint8_t)build->shape.dtype,
+	                     .slot = PP_NULL,
+	                     .rows = (uint32_t)(spread == PP_ROWS ? build->shape.rows : build->shape.tokens),
+	                     .columns = (uint32_t)columns};
+	pp_reg_spread(&reg, spread, &build->shape);
+	return pp_body_reg(build->body, reg);
+}
+
+void pp_reg_spread(struct pp_reg *reg, enum pp_spread spread, const struct pp_shape *shape)
+{
+	static const uint8_t types[] = {
+	    [PP_WHOLE] = PP_TYPE_R, [PP_SUMS] = PP_TYPE_P, [PP_ROWS] = PP_TYPE_S, [PP_COLUMNS] = PP_TYPE_S};
+	reg->type = shape->tp > 1 ? types[spread] : PP_TYPE_R;
+	reg->shard = shape->tp > 1 && spread == PP_COLUMNS;
 }
 
 void pp_emit_dx(struct pp_layer_build *build, struct pp_body_instr instr)
@@ -251,6 +270,12 @@ void pp_linear(struct pp_layer_build *build, unsigned param, uint32_t x, uint32_
 	pp_body_emit(build->body,
 	             (struct pp_body_instr){.op = PP_BODY_LINEAR,
 	                                    .operand = {x, pp_weight(build, param), pp_weight(build, param + 1), y}});
+}
+
+void pp_linear_sums(struct pp_layer_build *build, unsigned param, uint32_t x, uint32_t sums)
+{
+	pp_body_emit(build->body,
+	             (struct pp_body_instr){.op = PP_BODY_LINEAR, .operand = {x, pp_weight(build, param), PP_NULL, sums}});
 }
 
 void pp_linear_dx(struct pp_layer_build *build, unsigned param, uint32_t dy, uint32_t dx)

@@ -17,6 +17,21 @@ bool pp_layers_check(struct pp_arena *arena, const struct pp_spec *spec, struct 
 /* Exact counts of one layer for one microbatch, in the dtype and under the tensor parallelism of the spec. */
 void pp_layer_count(const struct pp_layer *layer, const struct pp_spec *spec, struct pp_layer_counts *counts);
 
+/* Collectives of a layer's bodies on the tensor-parallel group; none with tp = 1. */
+struct pp_layer_collective {
+	uint8_t kind;    /* enum pp_collective */
+	uint8_t phases;  /* mask of 1 << enum pp_phase: the bodies that have it */
+	uint64_t bytes;  /* of the whole value: what is summed, gathered or scattered */
+	uint64_t window; /* flops between its post and its await */
+};
+enum { PP_LAYER_COLLECTIVES_MAX = 20 };
+struct pp_layer_collectives {
+	struct pp_layer_collective items[PP_LAYER_COLLECTIVES_MAX];
+	uint32_t count;
+};
+void pp_layer_collectives_list(const struct pp_layer *layer, const struct pp_spec *spec,
+                               struct pp_layer_collectives *list);
+
 /* Fill in program->tensors (global, layer order, tied tensors once) and program->uses (per stage, without slots) from
  * the spec and the stages. */
 void pp_tensors_build(struct pp_program *program, const struct pp_spec *spec, const struct pp_stages *stages);

@@ -10,17 +10,19 @@
 _Static_assert((int)PP_BLOCK_PARAM_COUNT <= (int)PP_PARAMS_MAX && (int)PP_BLOCK_PART_COUNT <= (int)PP_PARTS_MAX,
                "the lists are long enough");
 
-static bool is_gated(const struct pp_layer *layer)
+/* With sequence parallelism a rank sees only its rows. */
+static void norm_params(const struct pp_layer *layer, const struct pp_shape *shape, const char *weight,
+                        const char *bias, struct pp_param *list)
 {
-	return layer->act == PP_ACT_SWIGLU;
-}
-
-static void norm_params(const struct pp_layer *layer, const char *weight, const char *bias, struct pp_param *list)
-{
-	list[0] = (struct pp_param){.suffix = weight, .rows = layer->hidden, .init = PP_INIT_ONE, .shard = PP_NOT_SHARDED};
-	if (pp_norm_has_beta(layer))
-		list[1] =
-		    (struct pp_param){.suffix = bias, .rows = layer->hidden, .init = PP_INIT_ZERO, .shard = PP_NOT_SHARDED};
+	struct pp_param vector = {.rows = layer->hidden, .shard = PP_NOT_SHARDED, .partial = shape->sp};
+	list[0] = vector;
+	list[0].suffix = weight;
+	list[0].init = PP_INIT_ONE;
+	if (!pp_norm_has_beta(layer))
+		return;
+	list[1] = vector;
+	list[1].suffix = bias;
+	list[1].init = PP_INIT_ZERO;
 }
 
 /* A projection [outputs, inputs]: column-parallel splits its outputs over tp, row-parallel its inputs and leaves the
@@ -42,7 +44,7 @@ static void linear_params(const struct pp_layer *layer, const char *weight, cons
 static void mlp_params(const struct pp_layer *layer, struct pp_param *list)
 {
 	uint64_t hidden = layer->hidden, ffn = layer->ffn;
-	if (!is_gated(layer)) {
+	if (!pp_is_gated(layer)) {
 		linear_params(layer, "mlp.fc1.weight", "mlp.fc1.bias", ffn, hidden, false, list + FC1_WEIGHT);
 		linear_params(layer, "mlp.fc2.weight", "mlp.fc2.bias", hidden, ffn, true, list + FC2_WEIGHT);
 		return;
@@ -56,12 +58,15 @@ static void mlp_params(const struct pp_layer *layer, struct pp_param *list)
  * gated 2f+h (cost model 1.1). */
 static void params(const struct pp_layer *layer, const struct pp_shape *shape, struct pp_param *list)
 {
-	(void)shape;
 	uint64_t hidden = layer->hidden, query = pp_query_width(layer), key = pp_key_width(layer);
-	norm_params(layer, "norm1.weight", "norm1.bias", list + NORM1_WEIGHT);
+	norm_params(layer, shape, "norm1.weight", "norm1.bias", list + NORM1_WEIGHT);
 	linear_params(layer, "attn.q.weight", "attn.q.bias", query, hidden, false, list + Q_WEIGHT);
 	linear_params(layer, "attn.k.weight", "attn.k.bias", key, hidden, false, list + K_WEIGHT);
 	linear_params(layer, "attn.v.weight", "attn.v.bias", key, hidden, false, list + V_WEIGHT);
+	for (unsigned i = K_WEIGHT; i <= V_BIAS && pp_shares_heads(layer, shape); i++) {
+		list[i].shard = PP_NOT_SHARDED; /* the gradient of a head comes from all ranks that use it */
+		list[i].partial = true;
+	}
 	if (layer->qk_norm) {
 		struct pp_param norm = {.rows = layer->head_dim, .init = PP_INIT_ONE, .shard = PP_NOT_SHARDED, .partial = true};
 		list[Q_NORM_WEIGHT] = list[K_NORM_WEIGHT] = norm;
@@ -69,63 +74,74 @@ static void params(const struct pp_layer *layer, const struct pp_shape *shape, s
 		list[K_NORM_WEIGHT].suffix = "attn.k_norm.weight";
 	}
 	linear_params(layer, "attn.o.weight", "attn.o.bias", hidden, query, true, list + O_WEIGHT);
-	norm_params(layer, "norm2.weight", "norm2.bias", list + NORM2_WEIGHT);
+	norm_params(layer, shape, "norm2.weight", "norm2.bias", list + NORM2_WEIGHT);
 	mlp_params(layer, list);
 }
 
 /* What F keeps: two norm inputs, QKV input, MLP input (4h per token), q, k, v, o, log-sum-exp, MLP inside (2f, gated
  * 3f): the general form of cost model 1.3; with qk-norm q and k as they were before it, and its statistics. W reads
  * every one of them but f, u, q, k, v, lse, and the output gradients from dy on; of these df, du, dq, dk, dv take over
- * the bytes of f, u, q, k, v. */
+ * the bytes of f, u, q, k, v. With tp > 1 what lies between a column- and a row-parallel projection is a tp-th of it;
+ * with sequence parallelism the rest is too. */
 static void parts(const struct pp_layer *layer, const struct pp_shape *shape, struct pp_part *list)
 {
-	uint64_t hidden = layer->hidden, query = pp_query_width(layer), key = pp_key_width(layer), ffn = layer->ffn;
-	uint64_t up = is_gated(layer) ? ffn : 0, normed = layer->qk_norm;
+	uint64_t hidden = layer->hidden, query = pp_local_query(layer, shape), key = pp_local_key(layer, shape);
+	uint64_t ffn = pp_local_ffn(layer, shape), up = pp_is_gated(layer) ? ffn : 0, normed = layer->qk_norm;
+	uint64_t heads = pp_local_heads(layer, shape), kv_heads = pp_local_kv_heads(layer, shape);
+	enum sort { STATE, STATE_STATISTIC, INNER, INNER_STATISTIC };
 	const struct {
 		const char *name;
 		uint64_t columns;
 		uint8_t over;
-		bool statistic;
+		enum sort sort;
 	} table[PP_BLOCK_PART_COUNT] = {
-	    [X] = {"x", hidden, PP_NO_PART, false},
-	    [MEAN1] = {"mean1", layer->rms ? 0 : 1, PP_NO_PART, true},
-	    [RSTD1] = {"rstd1", 1, PP_NO_PART, true},
-	    [N1] = {"n1", hidden, PP_NO_PART, false},
-	    [Q] = {"q", query, PP_NO_PART, false},
-	    [K] = {"k", key, PP_NO_PART, false},
-	    [V] = {"v", key, PP_NO_PART, false},
-	    [Q_PLAIN] = {"q_plain", pp_times(normed, query), PP_NO_PART, false},
-	    [K_PLAIN] = {"k_plain", pp_times(normed, key), PP_NO_PART, false},
-	    [Q_RSTD] = {"q_rstd", pp_times(normed, layer->heads), PP_NO_PART, true},
-	    [K_RSTD] = {"k_rstd", pp_times(normed, layer->kv_heads), PP_NO_PART, true},
-	    [O] = {"o", query, PP_NO_PART, false},
-	    [LSE] = {"lse", layer->heads, PP_NO_PART, true},
-	    [X2] = {"x2", hidden, PP_NO_PART, false},
-	    [MEAN2] = {"mean2", layer->rms ? 0 : 1, PP_NO_PART, true},
-	    [RSTD2] = {"rstd2", 1, PP_NO_PART, true},
-	    [N2] = {"n2", hidden, PP_NO_PART, false},
-	    [F] = {"f", ffn, PP_NO_PART, false},
-	    [U] = {"u", up, PP_NO_PART, false},
-	    [G] = {"g", ffn, PP_NO_PART, false},
-	    [DY] = {"dy", hidden, PP_NO_PART, false},
-	    [DF] = {"df", ffn, F, false},
-	    [DU] = {"du", up, U, false},
-	    [DN2] = {"dn2", hidden, PP_NO_PART, false},
-	    [DX2] = {"dx2", hidden, PP_NO_PART, false},
-	    [DQ] = {"dq", query, Q, false},
-	    [DK] = {"dk", key, K, false},
-	    [DV] = {"dv", key, V, false},
-	    [DQ_NORMED] = {"dq_normed", pp_times(normed, query), PP_NO_PART, false},
-	    [DK_NORMED] = {"dk_normed", pp_times(normed, key), PP_NO_PART, false},
-	    [DN1] = {"dn1", hidden, PP_NO_PART, false},
+	    [X] = {"x", hidden, PP_NO_PART, STATE},
+	    [MEAN1] = {"mean1", layer->rms ? 0 : 1, PP_NO_PART, STATE_STATISTIC},
+	    [RSTD1] = {"rstd1", 1, PP_NO_PART, STATE_STATISTIC},
+	    [N1] = {"n1", hidden, PP_NO_PART, STATE},
+	    [Q] = {"q", query, PP_NO_PART, INNER},
+	    [K] = {"k", key, PP_NO_PART, INNER},
+	    [V] = {"v", key, PP_NO_PART, INNER},
+	    [Q_PLAIN] = {"q_plain", pp_times(normed, query), PP_NO_PART, INNER},
+	    [K_PLAIN] = {"k_plain", pp_times(normed, key), PP_NO_PART, INNER},
+	    [Q_RSTD] = {"q_rstd", pp_times(normed, heads), PP_NO_PART, INNER_STATISTIC},
+	    [K_RSTD] = {"k_rstd", pp_times(normed, kv_heads), PP_NO_PART, INNER_STATISTIC},
+	    [O] = {"o", query, PP_NO_PART, INNER},
+	    [LSE] = {"lse", heads, PP_NO_PART, INNER_STATISTIC},
+	    [X2] = {"x2", hidden, PP_NO_PART, STATE},
+	    [MEAN2] = {"mean2", layer->rms ? 0 : 1, PP_NO_PART, STATE_STATISTIC},
+	    [RSTD2] = {"rstd2", 1, PP_NO_PART, STATE_STATISTIC},
+	    [N2] = {"n2", hidden, PP_NO_PART, STATE},
+	    [F] = {"f", ffn, PP_NO_PART, INNER},
+	    [U] = {"u", up, PP_NO_PART, INNER},
+	    [G] = {"g", ffn, PP_NO_PART, INNER},
+	    [DY] = {"dy", hidden, PP_NO_PART, STATE},
+	    [DF] = {"df", ffn, F, INNER},
+	    [DU] = {"du", up, U, INNER},
+	    [DN2] = {"dn2", hidden, PP_NO_PART, STATE},
+	    [DX2] = {"dx2", hidden, PP_NO_PART, STATE},
+	    [DQ] = {"dq", query, Q, INNER},
+	    [DK] = {"dk", key, K, INNER},
+	    [DV] = {"dv", key, V, INNER},
+	    [DQ_NORMED] = {"dq_normed", pp_times(normed, query), PP_NO_PART, INNER},
+	    [DK_NORMED] = {"dk_normed", pp_times(normed, key), PP_NO_PART, INNER},
+	    [DN1] = {"dn1", hidden, PP_NO_PART, STATE},
 	};
-	for (unsigned i = 0; i < PP_BLOCK_PART_COUNT; i++)
-		list[i] = (struct pp_part){.name = table[i].name,
-		                           .rows = table[i].columns ? shape->tokens : 0,
-		                           .columns = table[i].columns,
-		                           .dtype = (uint8_t)(table[i].statistic ? PP_F32 : shape->dtype),
-		                           .weight_pass = i >= DY,
-		                           .over = table[i].over};
+	for (unsigned i = 0; i < PP_BLOCK_PART_COUNT; i++) {
+		enum sort sort = table[i].sort;
+		bool state = sort == STATE || sort == STATE_STATISTIC;
+		list[i] = (struct pp_part){
+		    .name = table[i].name,
+		    .rows = table[i].columns == 0 ? 0
+		            : state               ? shape->rows
+		                                  : shape->tokens,
+		    .columns = table[i].columns,
+		    .dtype = (uint8_t)(sort == STATE || sort == INNER ? shape->dtype : PP_F32),
+		    .weight_pass = i >= DY,
+		    .spread = (uint8_t)(state ? pp_hidden_spread(shape) : PP_COLUMNS),
+		    .over = table[i].over,
+		};
+	}
 }
 
 /* ---- work ------------------------------------------------------------------------------------ */
@@ -134,8 +150,8 @@ static void parts(const struct pp_layer *layer, const struct pp_shape *shape, st
  * (cost model 1.2). */
 static void count_flops(const struct pp_layer *layer, const struct pp_shape *shape, struct pp_layer_counts *counts)
 {
-	uint64_t query = pp_query_width(layer), key = pp_key_width(layer);
-	uint64_t mlp = pp_times(is_gated(layer) ? 3 : 2, layer->ffn);
+	uint64_t query = pp_local_query(layer, shape), key = pp_projected_key(layer, shape);
+	uint64_t mlp = pp_times(pp_is_gated(layer) ? 3 : 2, pp_local_ffn(layer, shape));
 	uint64_t weights = pp_times(layer->hidden, pp_plus(pp_times(2, pp_plus(query, key)), mlp));
 	uint64_t linear = pp_times(pp_times(2, shape->tokens), weights);
 	uint64_t attention = pp_times(pp_times(4, shape->tokens), pp_times(shape->seq, query));
@@ -148,22 +164,26 @@ static void count_flops(const struct pp_layer *layer, const struct pp_shape *sha
 
 /* Memory-bound (cost model 1.7): F two norms, the activation, two residual sums; I their input gradients, two sums on
  * the residual stream, two that join the gradients of q, k, v and, gated, one that joins those of gate and up; W the
- * gradients of the norms; in each what heads of q and k go through. */
+ * gradients of the norms; in each what heads of q and k go through. The norms and the residual stream are whole on
+ * every tensor-parallel rank, with sequence parallelism a tp-th; biases behind a row-parallel projection are added with
+ * the residual. */
 static void count(const struct pp_layer *layer, const struct pp_shape *shape, struct pp_layer_counts *counts)
 {
-	bool gated = is_gated(layer);
-	uint64_t sum = pp_traffic_rows(shape, 3, layer->hidden);
+	bool gated = pp_is_gated(layer);
+	uint64_t ffn = pp_local_ffn(layer, shape);
+	uint64_t sum = pp_traffic_hidden(shape, 3, layer->hidden), join = pp_traffic_rows(shape, 3, layer->hidden);
+	uint64_t bias = shape->tp > 1 && layer->bias ? pp_times(layer->hidden, pp_dtype_size[shape->dtype]) : 0;
 	count_flops(layer, shape, counts);
-	counts->memory_bytes[PP_PHASE_F] = pp_plus(pp_times(2, pp_plus(pp_traffic_norm(layer, shape), sum)),
-	                                           pp_traffic_rows(shape, gated ? 3 : 2, layer->ffn));
+	counts->memory_bytes[PP_PHASE_F] = pp_plus(pp_times(2, pp_plus(pp_traffic_norm(layer, shape), pp_plus(sum, bias))),
+	                                           pp_traffic_rows(shape, gated ? 3 : 2, ffn));
 	counts->memory_bytes[PP_PHASE_I] =
-	    pp_plus(pp_plus(pp_times(2, pp_traffic_norm_dx(layer, shape)), pp_times(gated ? 5 : 4, sum)),
-	            pp_traffic_rows(shape, gated ? 5 : 3, layer->ffn));
+	    pp_plus(pp_plus(pp_times(2, pp_plus(pp_traffic_norm_dx(layer, shape), sum)), pp_times(gated ? 3 : 2, join)),
+	            pp_traffic_rows(shape, gated ? 5 : 3, ffn));
 	counts->memory_bytes[PP_PHASE_W] = pp_times(2, pp_traffic_norm_dw(layer, shape));
 	for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++)
 		counts->memory_bytes[phase] =
 		    pp_plus(counts->memory_bytes[phase], pp_heads_traffic(layer, shape, (enum pp_phase)phase));
-	counts->output_bytes = pp_traffic_rows(shape, 1, layer->hidden);
+	counts->output_bytes = pp_traffic_hidden(shape, 1, layer->hidden);
 }
 
 /* ---- instructions ---------------------------------------------------------------------------- */
@@ -178,11 +198,11 @@ static void add_dx(struct pp_layer_build *build, uint32_t a, uint32_t b, uint32_
 	pp_emit_dx(build, (struct pp_body_instr){.op = PP_BODY_ADD, .operand = {a, b, y}});
 }
 
-static void mlp_forward(struct pp_layer_build *build)
+void pp_mlp_inner_forward(struct pp_layer_build *build, uint32_t n2)
 {
-	uint32_t n2 = pp_part(build, N2), f = pp_part(build, F), g = pp_part(build, G);
+	uint32_t f = pp_part(build, F), g = pp_part(build, G);
 	pp_linear(build, FC1_WEIGHT, n2, f);
-	if (is_gated(build->layer)) {
+	if (pp_is_gated(build->layer)) {
 		uint32_t u = pp_part(build, U);
 		pp_linear(build, UP_WEIGHT, n2, u);
 		pp_body_emit(build->body, (struct pp_body_instr){.op = PP_BODY_SWIGLU, .operand = {f, u, g}});
@@ -190,27 +210,31 @@ static void mlp_forward(struct pp_layer_build *build)
 		pp_body_emit(build->body,
 		             (struct pp_body_instr){.op = PP_BODY_ACT, .operand = {f, g}, .imm = {build->layer->act}});
 	}
-	pp_linear(build, FC2_WEIGHT, g, build->output);
 }
 
 static void forward(struct pp_layer_build *build)
 {
+	if (build->shape.tp > 1) {
+		pp_block_parallel_forward(build);
+		return;
+	}
 	uint32_t x = build->input, x2 = pp_part(build, X2), y = build->output;
 	pp_norm(build, NORM1_WEIGHT, MEAN1, x, pp_part(build, N1));
-	pp_heads_forward(build);
+	pp_heads_forward(build, pp_part(build, N1));
 	pp_linear(build, O_WEIGHT, pp_part(build, O), x2);
 	add(build, x, x2, x2);
 	pp_norm(build, NORM2_WEIGHT, MEAN2, x2, pp_part(build, N2));
-	mlp_forward(build);
+	pp_mlp_inner_forward(build, pp_part(build, N2));
+	pp_linear(build, FC2_WEIGHT, pp_part(build, G), y);
 	add(build, x2, y, y);
 }
 
 /* From the gradient of g to those of f and u. The gradient of g is needed no longer than this step: the fused form
  * overwrites it with df; I keeps it apart because its df takes over f. */
-static void activation_backward(struct pp_layer_build *build, uint32_t dg)
+void pp_activation_backward(struct pp_layer_build *build, uint32_t dg)
 {
 	uint32_t f = pp_part(build, F), df = pp_part(build, DF);
-	if (is_gated(build->layer))
+	if (pp_is_gated(build->layer))
 		pp_emit_dx(build, (struct pp_body_instr){.op = PP_BODY_SWIGLU_DX,
 		                                         .operand = {dg, f, pp_part(build, U), df, pp_part(build, DU)}});
 	else
@@ -223,14 +247,14 @@ static void mlp_backward(struct pp_layer_build *build)
 {
 	uint32_t dy = build->dy, df = pp_part(build, DF), dn2 = pp_part(build, DN2), dx2 = pp_part(build, DX2);
 	uint32_t x2 = pp_part(build, X2),
-	         dg = build->body->phase == PP_PHASE_B ? df : pp_temporary(build, "dg", build->layer->ffn);
+	         dg = build->body->phase == PP_PHASE_B ? df : pp_temporary(build, "dg", PP_COLUMNS, build->layer->ffn);
 	pp_linear_dx(build, FC2_WEIGHT, dy, dg);
 	pp_linear_dw(build, FC2_WEIGHT, dy, pp_part(build, G));
-	activation_backward(build, dg);
+	pp_activation_backward(build, dg);
 	pp_linear_dx(build, FC1_WEIGHT, df, dn2);
 	pp_linear_dw(build, FC1_WEIGHT, df, pp_part(build, N2));
-	if (is_gated(build->layer)) {
-		uint32_t from_up = pp_temporary(build, "dn2_up", build->layer->hidden);
+	if (pp_is_gated(build->layer)) {
+		uint32_t from_up = pp_temporary(build, "dn2_up", PP_WHOLE, build->layer->hidden);
 		pp_linear_dx(build, UP_WEIGHT, pp_part(build, DU), from_up);
 		pp_linear_dw(build, UP_WEIGHT, pp_part(build, DU), pp_part(build, N2));
 		add_dx(build, dn2, from_up, dn2);
@@ -244,9 +268,9 @@ static void mlp_backward(struct pp_layer_build *build)
 static void attention_backward(struct pp_layer_build *build)
 {
 	uint32_t x = pp_part(build, X), n1 = pp_part(build, N1), dn1 = pp_part(build, DN1), dx2 = pp_part(build, DX2);
-	uint32_t output_gradient = pp_temporary(build, "do", pp_query_width(build->layer));
-	uint32_t from_k = pp_temporary(build, "dn1_k", build->layer->hidden),
-	         from_v = pp_temporary(build, "dn1_v", build->layer->hidden);
+	uint32_t output_gradient = pp_temporary(build, "do", PP_COLUMNS, pp_query_width(build->layer));
+	uint32_t from_k = pp_temporary(build, "dn1_k", PP_WHOLE, build->layer->hidden),
+	         from_v = pp_temporary(build, "dn1_v", PP_WHOLE, build->layer->hidden);
 	pp_linear_dx(build, O_WEIGHT, dx2, output_gradient);
 	pp_linear_dw(build, O_WEIGHT, dx2, pp_part(build, O));
 	pp_heads_backward(build, output_gradient);
@@ -267,6 +291,10 @@ static void attention_backward(struct pp_layer_build *build)
 
 static void backward(struct pp_layer_build *build)
 {
+	if (build->shape.tp > 1) {
+		pp_block_parallel_backward(build);
+		return;
+	}
 	mlp_backward(build);
 	attention_backward(build);
 }
@@ -279,6 +307,7 @@ const struct pp_kind pp_kind_block = {
     .params = params,
     .parts = parts,
     .count = count,
+    .collectives = pp_block_collectives,
     .forward = forward,
     .backward = backward,
 };

@@ -18,14 +18,14 @@ static const struct way ways[2] = {
     {K_WEIGHT, K_NORM_WEIGHT, K_PLAIN, K_RSTD, K, DK, DK_NORMED, "k_plain", "k_normed", "dk_new"},
 };
 
-static uint32_t heads_of(const struct pp_layer *layer, const struct way *way)
+static uint32_t heads_of(const struct pp_layer *layer, const struct pp_shape *shape, const struct way *way)
 {
-	return way->final == Q ? layer->heads : layer->kv_heads;
+	return way->final == Q ? pp_local_heads(layer, shape) : pp_local_kv_heads(layer, shape);
 }
 
-static uint64_t width_of(const struct pp_layer *layer, const struct way *way)
+static uint64_t width_of(const struct pp_layer *layer, const struct pp_shape *shape, const struct way *way)
 {
-	return pp_times(heads_of(layer, way), layer->head_dim);
+	return pp_times(heads_of(layer, shape, way), layer->head_dim);
 }
 
 static struct pp_body_instr rope(const struct pp_layer_build *build, const struct way *way, enum pp_body_op op,
@@ -34,24 +34,37 @@ static struct pp_body_instr rope(const struct pp_layer_build *build, const struc
 	return (struct pp_body_instr){
 	    .op = (uint8_t)op,
 	    .operand = {from, to},
-	    .imm = {build->shape.seq, heads_of(build->layer, way), build->layer->rope_theta},
+	    .imm = {build->shape.seq, heads_of(build->layer, &build->shape, way), build->layer->rope_theta},
 	};
 }
 
+/* Project n1. Where ranks share the heads of k and v, each makes all of them and takes its own. */
+static void project(struct pp_layer_build *build, unsigned weight, uint32_t n1, uint32_t to)
+{
+	if (weight == Q_WEIGHT || !pp_shares_heads(build->layer, &build->shape)) {
+		pp_linear(build, weight, n1, to);
+		return;
+	}
+	uint32_t all = pp_temporary(build, weight == K_WEIGHT ? "k_all" : "v_all", PP_WHOLE, pp_key_width(build->layer));
+	pp_linear(build, weight, n1, all);
+	pp_body_emit(build->body,
+	             (struct pp_body_instr){.op = PP_BODY_OWN_HEAD, .operand = {all, to}, .imm = {build->layer->kv_heads}});
+}
+
 /* Project, normalise, rotate: the last of the three that the layer has writes the part. */
-static void way_forward(struct pp_layer_build *build, const struct way *way)
+static void way_forward(struct pp_layer_build *build, const struct way *way, uint32_t n1)
 {
 	const struct pp_layer *layer = build->layer;
 	bool rotates = layer->rope_theta != 0;
-	uint64_t width = width_of(layer, way);
+	uint64_t width = width_of(layer, &build->shape, way);
 	uint32_t final = pp_part(build, way->final), value = final;
 	if (layer->qk_norm)
 		value = pp_part(build, way->plain);
 	else if (rotates)
-		value = pp_temporary(build, way->projected, width);
-	pp_linear(build, way->weight, pp_part(build, N1), value);
+		value = pp_temporary(build, way->projected, PP_COLUMNS, width);
+	project(build, way->weight, n1, value);
 	if (layer->qk_norm) {
-		uint32_t normed = rotates ? pp_temporary(build, way->normed, width) : final;
+		uint32_t normed = rotates ? pp_temporary(build, way->normed, PP_COLUMNS, width) : final;
 		pp_body_emit(build->body, (struct pp_body_instr){.op = PP_BODY_NORM,
 		                                                 .operand = {value, pp_weight(build, way->norm), PP_NULL,
 		                                                             normed, PP_NULL, pp_part(build, way->rstd)},
@@ -62,17 +75,18 @@ static void way_forward(struct pp_layer_build *build, const struct way *way)
 		pp_body_emit(build->body, rope(build, way, PP_BODY_ROPE, value, final));
 }
 
-void pp_heads_forward(struct pp_layer_build *build)
+void pp_heads_forward(struct pp_layer_build *build, uint32_t n1)
 {
 	const struct pp_layer *layer = build->layer;
-	way_forward(build, &ways[0]);
-	way_forward(build, &ways[1]);
-	pp_linear(build, V_WEIGHT, pp_part(build, N1), pp_part(build, V));
+	way_forward(build, &ways[0], n1);
+	way_forward(build, &ways[1], n1);
+	project(build, V_WEIGHT, n1, pp_part(build, V));
 	pp_body_emit(build->body,
 	             (struct pp_body_instr){.op = PP_BODY_ATTN,
 	                                    .operand = {pp_part(build, Q), pp_part(build, K), pp_part(build, V),
 	                                                pp_part(build, O), pp_part(build, LSE)},
-	                                    .imm = {build->shape.seq, layer->heads, layer->kv_heads, layer->window}});
+	                                    .imm = {build->shape.seq, pp_local_heads(layer, &build->shape),
+	                                            pp_local_kv_heads(layer, &build->shape), layer->window}});
 }
 
 /* ---- backward -------------------------------------------------------------------------------- */
@@ -83,7 +97,7 @@ static uint32_t attention_writes(struct pp_layer_build *build, const struct way 
 {
 	const struct pp_layer *layer = build->layer;
 	if (layer->rope_theta || (!layer->qk_norm && build->body->phase == PP_PHASE_I))
-		return pp_temporary(build, way->made, width_of(layer, way));
+		return pp_temporary(build, way->made, PP_COLUMNS, width_of(layer, &build->shape, way));
 	return pp_part(build, layer->qk_norm ? way->normed_gradient : way->gradient);
 }
 
@@ -116,17 +130,35 @@ void pp_heads_backward(struct pp_layer_build *build, uint32_t output_gradient)
 {
 	const struct pp_layer *layer = build->layer;
 	uint32_t dq = attention_writes(build, &ways[0]), dk = attention_writes(build, &ways[1]);
-	uint32_t value =
-	    build->body->phase == PP_PHASE_I ? pp_temporary(build, "dv_new", pp_key_width(layer)) : pp_part(build, DV);
+	uint32_t value = build->body->phase == PP_PHASE_I
+	                     ? pp_temporary(build, "dv_new", PP_COLUMNS, pp_local_key(layer, &build->shape))
+	                     : pp_part(build, DV);
 	pp_emit_dx(build, (struct pp_body_instr){.op = PP_BODY_ATTN_DX,
 	                                         .operand = {output_gradient, pp_part(build, Q), pp_part(build, K),
 	                                                     pp_part(build, V), pp_part(build, O), pp_part(build, LSE), dq,
 	                                                     dk, value},
-	                                         .imm = {build->shape.seq, layer->heads, layer->kv_heads, layer->window}});
+	                                         .imm = {build->shape.seq, pp_local_heads(layer, &build->shape),
+	                                                 pp_local_kv_heads(layer, &build->shape), layer->window}});
 	way_backward(build, &ways[0], dq);
 	way_backward(build, &ways[1], dk);
 	if (build->body->phase == PP_PHASE_I)
 		pp_body_emit(build->body, (struct pp_body_instr){.op = PP_BODY_COPY, .operand = {value, pp_part(build, DV)}});
+}
+
+static uint32_t all_heads(struct pp_layer_build *build, const char *name, uint32_t own)
+{
+	uint32_t all = pp_temporary(build, name, PP_SUMS, pp_key_width(build->layer));
+	pp_body_emit(build->body, (struct pp_body_instr){
+	                              .op = PP_BODY_OWN_HEAD_DX, .operand = {own, all}, .imm = {build->layer->kv_heads}});
+	return all;
+}
+
+struct pp_key_gradients pp_heads_projected(struct pp_layer_build *build)
+{
+	struct pp_key_gradients own = {pp_part(build, DK), pp_part(build, DV)};
+	if (!pp_shares_heads(build->layer, &build->shape))
+		return own;
+	return (struct pp_key_gradients){all_heads(build, "dk_all", own.key), all_heads(build, "dv_all", own.value)};
 }
 
 /* ---- traffic --------------------------------------------------------------------------------- */
@@ -136,10 +168,10 @@ void pp_heads_backward(struct pp_layer_build *build, uint32_t output_gradient)
 static uint64_t way_traffic(const struct pp_layer *layer, const struct pp_shape *shape, const struct way *way,
                             enum pp_phase phase)
 {
-	uint64_t width = width_of(layer, way), total = 0;
+	uint64_t width = width_of(layer, shape, way), total = 0;
 	if (layer->qk_norm) {
 		uint64_t gamma = pp_times(layer->head_dim, phase == PP_PHASE_W ? 4 : pp_dtype_size[shape->dtype]);
-		uint64_t statistics = pp_times(pp_times(shape->tokens, heads_of(layer, way)), 4);
+		uint64_t statistics = pp_times(pp_times(shape->tokens, heads_of(layer, shape, way)), 4);
 		uint64_t rows = pp_traffic_rows(shape, phase == PP_PHASE_I ? 3 : 2, width);
 		total = pp_plus(rows, pp_plus(gamma, statistics));
 	}
@@ -152,5 +184,8 @@ uint64_t pp_heads_traffic(const struct pp_layer *layer, const struct pp_shape *s
 {
 	if (phase == PP_PHASE_B) /* the caller's sum */
 		return 0;
-	return pp_plus(way_traffic(layer, shape, &ways[0], phase), way_traffic(layer, shape, &ways[1], phase));
+	uint64_t total = pp_plus(way_traffic(layer, shape, &ways[0], phase), way_traffic(layer, shape, &ways[1], phase));
+	if (pp_shares_heads(layer, shape)) /* k and v between all heads and the own one */
+		total = pp_plus(total, pp_traffic_rows(shape, 2, pp_plus(pp_key_width(layer), layer->head_dim)));
+	return total;
 }

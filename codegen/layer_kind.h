@@ -69,6 +69,8 @@ struct pp_kind {
 	void (*parts)(const struct pp_layer *layer, const struct pp_shape *shape, struct pp_part *parts);
 	/* FLOPs, traffic, message and fixed times; B is summed by the caller. */
 	void (*count)(const struct pp_layer *layer, const struct pp_shape *shape, struct pp_layer_counts *counts);
+	/* Its collectives where tp > 1; NULL: it has none. */
+	void (*collectives)(const struct pp_layer *layer, const struct pp_shape *shape, struct pp_layer_collectives *list);
 	void (*forward)(struct pp_layer_build *build);
 	/* All backward instructions in one order; the build keeps those of its phase (I: dx, W: dw, B: both). */
 	void (*backward)(struct pp_layer_build *build);
@@ -81,6 +83,20 @@ struct pp_shape pp_shape_make(const struct pp_layer *layer, const struct pp_spec
 
 /* The share of a parameter that one tensor-parallel rank holds. */
 struct pp_param pp_param_local(const struct pp_param *param, const struct pp_shape *shape);
+
+static inline void pp_collective_add(struct pp_layer_collectives *list, enum pp_collective kind, unsigned phases,
+                                     uint64_t bytes, uint64_t window)
+{
+	list->items[list->count++] = (struct pp_layer_collective){(uint8_t)kind, (uint8_t)phases, bytes, window};
+}
+
+enum { PP_IN_F = 1 << PP_PHASE_F, PP_IN_B = 1 << PP_PHASE_B, PP_IN_I = 1 << PP_PHASE_I, PP_IN_W = 1 << PP_PHASE_W };
+
+/* What reduces partial sums to the hidden state. */
+static inline enum pp_collective pp_reduction_kind(const struct pp_shape *shape)
+{
+	return shape->sp ? PP_REDUCESCATTER : PP_ALLREDUCE;
+}
 
 /* Where the parts of a layer lie in its share of the stash, and that share's size. Multiples of PP_PART_ALIGN, so the
  * shares of a stage's layers add up exactly. */

@@ -8,30 +8,34 @@ enum { X, MEAN, RSTD, DY };
 /* LN 2h, RMS h (cost model 1.1). */
 static void params(const struct pp_layer *layer, const struct pp_shape *shape, struct pp_param *list)
 {
-	(void)shape;
-	list[WEIGHT] =
-	    (struct pp_param){.suffix = "weight", .rows = layer->hidden, .init = PP_INIT_ONE, .shard = PP_NOT_SHARDED};
-	if (pp_norm_has_beta(layer))
-		list[BIAS] =
-		    (struct pp_param){.suffix = "bias", .rows = layer->hidden, .init = PP_INIT_ZERO, .shard = PP_NOT_SHARDED};
+	struct pp_param vector = {.rows = layer->hidden, .shard = PP_NOT_SHARDED, .partial = shape->sp};
+	list[WEIGHT] = vector;
+	list[WEIGHT].suffix = "weight";
+	list[WEIGHT].init = PP_INIT_ONE;
+	if (!pp_norm_has_beta(layer))
+		return;
+	list[BIAS] = vector;
+	list[BIAS].suffix = "bias";
+	list[BIAS].init = PP_INIT_ZERO;
 }
 
 static void parts(const struct pp_layer *layer, const struct pp_shape *shape, struct pp_part *list)
 {
-	uint8_t dtype = (uint8_t)shape->dtype;
-	list[X] = (struct pp_part){
-	    .name = "x", .rows = shape->tokens, .columns = layer->hidden, .dtype = dtype, .over = PP_NO_PART};
-	if (!layer->rms)
-		list[MEAN] =
-		    (struct pp_part){.name = "mean", .rows = shape->tokens, .columns = 1, .dtype = PP_F32, .over = PP_NO_PART};
-	list[RSTD] =
-	    (struct pp_part){.name = "rstd", .rows = shape->tokens, .columns = 1, .dtype = PP_F32, .over = PP_NO_PART};
-	list[DY] = (struct pp_part){.name = "dy",
-	                            .rows = shape->tokens,
-	                            .columns = layer->hidden,
-	                            .dtype = dtype,
-	                            .weight_pass = true,
-	                            .over = PP_NO_PART};
+	struct pp_part state = {.rows = shape->rows,
+	                        .columns = layer->hidden,
+	                        .dtype = (uint8_t)shape->dtype,
+	                        .spread = (uint8_t)pp_hidden_spread(shape),
+	                        .over = PP_NO_PART};
+	list[X] = list[MEAN] = list[RSTD] = list[DY] = state;
+	list[X].name = "x";
+	list[MEAN].name = "mean";
+	list[RSTD].name = "rstd";
+	list[DY].name = "dy";
+	list[DY].weight_pass = true;
+	list[MEAN].columns = list[RSTD].columns = 1;
+	list[MEAN].dtype = list[RSTD].dtype = PP_F32;
+	if (layer->rms)
+		list[MEAN].rows = 0;
 }
 
 /* Bound by memory in all phases (cost model 1.7). */
@@ -40,7 +44,7 @@ static void count(const struct pp_layer *layer, const struct pp_shape *shape, st
 	counts->memory_bytes[PP_PHASE_F] = pp_traffic_norm(layer, shape);
 	counts->memory_bytes[PP_PHASE_I] = pp_traffic_norm_dx(layer, shape);
 	counts->memory_bytes[PP_PHASE_W] = pp_traffic_norm_dw(layer, shape);
-	counts->output_bytes = pp_traffic_rows(shape, 1, layer->hidden);
+	counts->output_bytes = pp_traffic_hidden(shape, 1, layer->hidden);
 }
 
 static void forward(struct pp_layer_build *build)

@@ -146,6 +146,15 @@ void pp_layer_count(const struct pp_layer *layer, const struct pp_spec *spec, st
 	sum_backward(counts->fixed_ns);
 }
 
+void pp_layer_collectives_list(const struct pp_layer *layer, const struct pp_spec *spec,
+                               struct pp_layer_collectives *list)
+{
+	struct pp_shape shape = pp_shape_make(layer, spec);
+	list->count = 0;
+	if (shape.tp > 1 && pp_kinds[layer->kind]->collectives)
+		pp_kinds[layer->kind]->collectives(layer, &shape, list);
+}
+
 struct pp_flow pp_flow_after(const struct pp_layer *layer, const struct pp_shape *shape, struct pp_flow before)
 {
 	if (pp_kinds[layer->kind]->makes_hidden)

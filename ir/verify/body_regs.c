@@ -96,10 +96,10 @@ static bool tensor_shape_check(const struct pp_body_verifier *v, const struct pp
 		    reg->name, pp_reg_shape_text(reg, shape), reg->offset, rows, columns, tensor->name);
 		return false;
 	}
-	bool type_fits = reg->type == PP_TYPE_R ? !sharded
-	                 : reg->type == PP_TYPE_S
-	                     ? tensor->shard == reg->shard
-	                     : reg->base == PP_BASE_GRAD && tensor->tp_grad == PP_TP_REPLICATED_PARTIAL;
+	bool partial = tensor->tp_grad == PP_TP_REPLICATED_PARTIAL && reg->base == PP_BASE_GRAD;
+	bool type_fits = reg->type == PP_TYPE_R   ? !sharded && !(partial && tp > 1)
+	                 : reg->type == PP_TYPE_S ? tensor->shard == reg->shard
+	                                          : partial;
 	if (!type_fits)
 		pp_body_complain_whole(check, "register %s has tensor-parallel type %s, which tensor %s (%s) does not",
 		                       reg->name,

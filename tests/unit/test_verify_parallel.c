@@ -1,6 +1,211 @@
 /* V10 under tensor parallelism: types of a column- and a row-parallel linear by hand, collectives in flight. */
 #include "body_mutants.h"
 
+/* ---- built bodies ---------------------------------------------------------------------------- */
+
+static struct built parallel_of(const struct model_size *size, uint32_t tp, bool sp)
+{
+	struct built built = built_of(size);
+	built.spec->parallel.tp = tp;
+	built.spec->parallel.sp = sp;
+	return built;
+}
+
+/* A variant of the model: GPT-2's kind without biases, with rmsnorm; Llama's kind, with qk-norm. */
+static void vary(struct pp_spec *spec, unsigned variant)
+{
+	for (uint32_t l = 0; l < spec->model.layer_count; l++) {
+		struct pp_layer *layer = &spec->model.layers[l];
+		layer->bias = variant != 1;
+		layer->rms = variant == 2;
+		layer->act = variant >= 3 ? PP_ACT_SWIGLU : PP_ACT_GELU_TANH;
+		layer->qk_norm = variant >= 4;
+		layer->rope_theta = variant == 3 || variant == 5 ? 10000 : 0;
+	}
+}
+
+static void assert_proven(const struct model_size *size, const uint32_t *first, uint32_t count, uint32_t ranks)
+{
+	static const uint8_t phases[] = {FUSED, SPLIT, MIXED};
+	for (unsigned i = 0; i < 3; i++)
+		for (unsigned variant = 0; variant < 6; variant++)
+			for (unsigned cut = 0; cut < 6; cut++) {
+				struct built built = parallel_of(size, 2u << cut / 2, cut % 2);
+				vary(built.spec, variant);
+				build_bodies(&built, first, count, ranks, phases[i]);
+				assert_messages(built.program, "");
+				pp_arena_destroy(built.arena);
+			}
+}
+
+static void built_bodies_are_proven(void **state)
+{
+	(void)state;
+	static const struct model_size grouped = {64, 16, 8, 2, 48, 40, 8, 2, true},
+	                               few = {64, 16, 2, 1, 16, 8, 8, 1, false}; /* 2 key/value heads for up to 8 ranks */
+	static const uint32_t whole[] = {0}, ends[] = {0, 1, 3, 4}, gaps[] = {0, 0, 1, 1, 3, 4};
+	const struct model_size *sizes[] = {&grouped, &few};
+	for (unsigned i = 0; i < 2; i++) {
+		assert_proven(sizes[i], whole, 1, 1);
+		if (i == 0) {
+			assert_proven(sizes[i], ends, 4, 2);
+			assert_proven(sizes[i], gaps, 6, 3);
+		}
+	}
+}
+
+static const struct model_size small = {16, 4, 4, 1, 32, 16, 4, 1, false};
+static const uint32_t each[] = {0, 1, 2};
+
+static struct built without_sequence(void)
+{
+	struct built built = parallel_of(&small, 2, false);
+	build_bodies(&built, each, 3, 3, MIXED);
+	return built;
+}
+
+static struct built with_sequence(void)
+{
+	struct built built = parallel_of(&small, 2, true);
+	vary(built.spec, 5);
+	build_bodies(&built, each, 3, 3, MIXED);
+	return built;
+}
+
+/* No post, no await, no weight gradient between them. */
+static void a_missing_instruction_is_found(void **state)
+{
+	(void)state;
+	assert_none_can_be_dropped(without_sequence, 3);
+	assert_none_can_be_dropped(with_sequence, 3);
+}
+
+static struct pp_body_instr *instr_of(const struct built *b, uint32_t stage, enum pp_phase phase, enum pp_body_op op)
+{
+	const struct pp_body *body = body_of(b, stage, phase);
+	uint32_t at = 0;
+	while (body->items[at].op != op)
+		at++;
+	return &body->items[at];
+}
+
+static void sums_are_never_reduced(struct built *b)
+{
+	instr_of(b, 1, PP_PHASE_F, PP_BODY_ALLREDUCE)->op = PP_BODY_COPY;
+}
+static void sums_are_called_whole(struct built *b)
+{
+	reg_named(b, 1, PP_PHASE_F, "block.0.x2_part")->type = PP_TYPE_R;
+}
+static void whole_is_called_sums(struct built *b)
+{
+	reg_named(b, 1, PP_PHASE_B, "block.0.dn2")->type = PP_TYPE_P;
+}
+static void bias_is_added_by_every_rank(struct built *b)
+{
+	struct pp_body_instr *linear = instr_of(b, 1, PP_PHASE_F, PP_BODY_ADD_BIAS);
+	while (linear->op != PP_BODY_LINEAR)
+		linear--;
+	linear->operand[2] = reg_index(b, 1, PP_PHASE_F, "block.0.attn.o.bias");
+}
+static void gradient_is_read_in_flight(struct built *b)
+{
+	struct pp_body_instr *await = instr_of(b, 1, PP_PHASE_B, PP_BODY_AWAIT), *next = await + 1;
+	struct pp_body_instr swap = *await;
+	*await = *next;
+	*next = swap;
+}
+static void reduction_is_awaited_twice(struct built *b)
+{
+	struct pp_body_instr *await = instr_of(b, 1, PP_PHASE_B, PP_BODY_AWAIT);
+	await[1] = await[0];
+}
+static void equal_gradient_is_marked_partial(struct built *b)
+{
+	b->program->tensors[2].tp_grad = PP_TP_REPLICATED_PARTIAL;
+}
+static void loss_of_a_part(struct built *b)
+{
+	struct pp_body_instr *loss = instr_of(b, 2, PP_PHASE_F, PP_BODY_XENT_SHARD);
+	loss->operand[2] = reg_index(b, 2, PP_PHASE_F, "head.stats");
+}
+
+static void mutants_are_rejected(void **state)
+{
+	(void)state;
+	static const struct mutant mutants[] = {
+	    {sums_are_never_reduced,
+	     "error[V10]: body s1.F, instruction 7: operands have the tensor-parallel types PR, expected one of: RR 00 11 "
+	     "PP\n"
+	     "   = note: copy block.0.x2_part -> block.0.x2\n"
+	     "   = note: R replicated, P partial sums, 0 and 1 split by rows and by columns, - absent\n"},
+	    {sums_are_called_whole,
+	     "error[V10]: body s1.F, instruction 6: operands have the tensor-parallel types 11-R, expected one of: RRRR "
+	     "R001 11-P 0RR0 PR-P\n"
+	     "   = note: linear block.0.o block.0.attn.o.weight - -> block.0.x2_part\n"
+	     "   = note: R replicated, P partial sums, 0 and 1 split by rows and by columns, - absent\n"},
+	    {whole_is_called_sums,
+	     "error[V10]: body s1.B, instruction 4: operands have the tensor-parallel types PP, expected one of: PR\n"
+	     "   = note: allreduce block.0.dn2_part -> block.0.dn2\n"
+	     "   = note: R replicated, P partial sums, 0 and 1 split by rows and by columns, - absent\n"},
+	    {bias_is_added_by_every_rank,
+	     "error[V10]: body s1.F, instruction 6: operands have the tensor-parallel types 11RP, expected one of: RRRR "
+	     "R001 11-P 0RR0 PR-P\n"
+	     "   = note: linear block.0.o block.0.attn.o.weight block.0.attn.o.bias -> block.0.x2_part\n"
+	     "   = note: R replicated, P partial sums, 0 and 1 split by rows and by columns, - absent\n"},
+	    {gradient_is_read_in_flight,
+	     "error[V10]: body s1.B, instruction 6: reads block.0.dn2 while allreduce (instruction 4) writes block.0.dn2\n"
+	     "   = note: norm_dx block.0.dn2 block.0.x2 block.0.norm2.weight block.0.mean2 block.0.rstd2 -> block.0.dx2\n"},
+	    {reduction_is_awaited_twice,
+	     "error[V10]: body s1.B, instruction 7: awaits block.0.dn2, which no collective in flight writes\n"
+	     "   = note: await block.0.dn2\n"},
+	    {equal_gradient_is_marked_partial,
+	     "error[V10]: body s1.B: register block.0.norm1.weight.grad has tensor-parallel type R, which tensor "
+	     "block.0.norm1.weight (replicated_partial) does not\n"
+	     "error[V10]: body s1.W: register block.0.norm1.weight.grad has tensor-parallel type R, which tensor "
+	     "block.0.norm1.weight (replicated_partial) does not\n"},
+	    {loss_of_a_part, "error[V10]: body s2.F, instruction 6: stats have 4 rows, expected tp * tokens = 2 * 4\n"
+	                     "   = note: xent_shard head.logits labels head.stats -> head.logits loss\n"},
+	};
+	assert_mutants(without_sequence, mutants, sizeof mutants / sizeof *mutants);
+}
+
+static void partial_gradient_is_marked_equal(struct built *b)
+{
+	b->program->tensors[1].tp_grad = PP_TP_REPLICATED_EQUAL;
+}
+static void rows_are_not_gathered(struct built *b)
+{
+	instr_of(b, 1, PP_PHASE_F, PP_BODY_LINEAR)->operand[0] = reg_index(b, 1, PP_PHASE_F, "block.0.n1");
+}
+static void boundary_is_called_whole(struct built *b)
+{
+	reg_named(b, 1, PP_PHASE_F, "in")->type = PP_TYPE_R;
+	reg_named(b, 1, PP_PHASE_F, "block.0.x")->type = PP_TYPE_R;
+}
+
+static void mutants_of_sequences_are_rejected(void **state)
+{
+	(void)state;
+	static const struct mutant mutants[] = {
+	    {partial_gradient_is_marked_equal,
+	     "error[V10]: body s1.B: register block.0.norm1.weight.grad has tensor-parallel type P, which tensor "
+	     "block.0.norm1.weight (replicated_equal) does not\n"
+	     "error[V10]: body s1.W: register block.0.norm1.weight.grad has tensor-parallel type P, which tensor "
+	     "block.0.norm1.weight (replicated_equal) does not\n"},
+	    {rows_are_not_gathered,
+	     "error[V10]: body s1.F, instruction 4: operand `y` (block.0.q_plain) is f32[4,8], expected 2 rows (from "
+	     "block.0.n1)\n"
+	     "   = note: linear block.0.n1 block.0.attn.q.weight block.0.attn.q.bias -> block.0.q_plain\n"},
+	    {boundary_is_called_whole,
+	     "error[V10]: body s1.F, instruction 1: operands have the tensor-parallel types RRR000, expected one of: "
+	     "RRRRRR 0RR000 1RR111\n"
+	     "   = note: norm block.0.x block.0.norm1.weight block.0.norm1.bias -> block.0.n1 block.0.mean1 block.0.rstd1\n"
+	     "   = note: R replicated, P partial sums, 0 and 1 split by rows and by columns, - absent\n"},
+	};
+	assert_mutants(with_sequence, mutants, sizeof mutants / sizeof *mutants);
+}
+
 /* ---- tensor-parallel types ------------------------------------------------------------------- */
 
 /* An MLP over tp = 2 in the middle of three stages: w1 split by outputs, w2 by inputs, one collective. Registers:
@@ -194,8 +399,9 @@ static void collectives_in_flight(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(tensor_parallel_types),
-	    cmocka_unit_test(collectives_in_flight),
+	    cmocka_unit_test(built_bodies_are_proven), cmocka_unit_test(a_missing_instruction_is_found),
+	    cmocka_unit_test(mutants_are_rejected),    cmocka_unit_test(mutants_of_sequences_are_rejected),
+	    cmocka_unit_test(tensor_parallel_types),   cmocka_unit_test(collectives_in_flight),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
