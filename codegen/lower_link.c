@@ -4,6 +4,7 @@
 #include "lowering.h"
 
 #include "ir/grid.h"
+#include "ir/profile.h"
 
 static struct pp_link slower(struct pp_link a, struct pp_link b)
 {
@@ -47,6 +48,9 @@ struct pp_link pp_link_between(const struct pp_lowering *lowering, enum pp_axis 
 void pp_group_link(const struct pp_lowering *lowering, struct pp_group *group)
 {
 	uint32_t count = pp_grid_members(lowering->program, group);
+	const struct pp_profile *profile = lowering->spec->profile;
+	if (profile && pp_profile_ring(profile, (enum pp_axis)group->axis, count, &group->latency, &group->bandwidth))
+		return;
 	for (uint32_t i = 0; i < count; i++) { /* a ring is as fast as its slowest link */
 		uint32_t next = (i + 1) % count;
 		struct pp_link link = group->axis == PP_AXIS_PP

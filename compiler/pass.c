@@ -9,6 +9,7 @@
 #include "ir/grid.h"
 #include "ir/program_text.h"
 #include "ir/verify.h"
+#include "measured.h"
 #include "partition.h"
 #include "schedule_make.h"
 #include "stages_print.h"
@@ -28,8 +29,10 @@ static void print_ast(const struct pp_unit *unit, FILE *out)
 
 static bool run_resolve(struct pp_unit *unit)
 {
-	return pp_resolve(unit->arena, unit->strings, unit->sources, unit->ast, &unit->options, unit->diag,
-	                  &unit->resolved);
+	bool ok =
+	    pp_resolve(unit->arena, unit->strings, unit->sources, unit->ast, &unit->options, unit->diag, &unit->resolved);
+	unit->resolved.spec.profile = unit->profile;
+	return ok;
 }
 
 static void print_spec(const struct pp_unit *unit, FILE *out)
@@ -70,8 +73,17 @@ static bool run_partition(struct pp_unit *unit)
 {
 	if (!pp_layers_check(unit->arena, &unit->resolved.spec, unit->diag))
 		return false;
-	pp_cost_layers(unit->arena, &unit->resolved.spec, &unit->stages);
-	return pp_partition(unit->arena, &unit->resolved.spec, &unit->schedule, unit->headroom, &unit->stages, unit->diag);
+	const struct pp_spec *spec = &unit->resolved.spec;
+	pp_cost_layers(unit->arena, spec, &unit->stages);
+	if (spec->profile && !pp_measured_check(unit->arena, spec, &unit->stages, unit->diag))
+		return false;
+	if (spec->profile)
+		unit->deviation = pp_measured_layers(unit->arena, spec, &unit->stages);
+	if (!pp_partition(unit->arena, spec, &unit->schedule, unit->headroom, &unit->stages, unit->diag))
+		return false;
+	if (spec->profile)
+		pp_measured_stages(spec, &unit->stages);
+	return true;
 }
 
 static void print_stages(const struct pp_unit *unit, FILE *out)
@@ -104,6 +116,8 @@ static struct pp_program *program_frame(const struct pp_unit *unit)
 		rank->gpu = first % spec->cluster.gpus;
 	}
 	program->cost.memory_bandwidth = spec->cluster.gpu.bandwidth;
+	if (spec->profile && pp_profile_bandwidth(spec->profile))
+		program->cost.memory_bandwidth = pp_profile_bandwidth(spec->profile);
 	program->cost.peak_flops = spec->cluster.gpu.flops[spec->dtype];
 	program->cost.pair_permille = 1000;
 	program->train = spec->train;
@@ -200,6 +214,8 @@ static bool run_simulate(struct pp_unit *unit)
 	if (!check_time(unit))
 		return false;
 	warn_few_microbatches(unit);
+	if (unit->profile)
+		pp_measured_warn(&unit->resolved.spec, &unit->stages, unit->deviation, unit->diag);
 	return true;
 }
 

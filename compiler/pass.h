@@ -23,6 +23,7 @@ struct pp_unit {
 	const struct pp_source *source; /* the .pipe text */
 	struct pp_resolve_options options;
 	const char *tool_version;
+	const struct pp_profile *profile; /* measured costs, or NULL */
 
 	struct pp_ast *ast;
 	struct pp_resolved resolved;
@@ -30,6 +31,7 @@ struct pp_unit {
 	struct pp_stages stages;
 	uint64_t *headroom; /* [ranks]: bytes that the last plan took beside the layers; NULL: not planned yet */
 	unsigned replans;
+	double deviation; /* of the profile's stages from times of layers, as a share */
 	struct pp_program *program;
 	struct pp_sim sim;
 };

@@ -1,5 +1,6 @@
 /* pipec: the command line of the compiler. Subcommands, options, exit codes; everything else is in the passes. */
 #include "library.h"
+#include "measured.h"
 #include "pass.h"
 #include "show.h"
 #include "summary.h"
@@ -24,7 +25,7 @@ enum color { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER };
 #define EMIT_LEVELS "ast|spec|stages|schedule|program"
 
 struct settings {
-	const char *output, *schedule, *dump_after;
+	const char *output, *schedule, *dump_after, *profile;
 	unsigned emit; /* 1 + position in EMIT_LEVELS, 0: write an image */
 	struct pp_option_list defines, sets, folders;
 	bool quiet, verbose, warnings_are_errors;
@@ -39,6 +40,8 @@ static const struct pp_option options[] = {
      "print that level as text instead of writing an image", .commands = BUILD},
     {"schedule", 0, PP_OPTION_TEXT, "NAME", offsetof(struct settings, schedule),
      "use this schedule of the file, or a library policy", .commands = SPECS},
+    {"profile", 0, PP_OPTION_TEXT, "FILE", offsetof(struct settings, profile),
+     "costs measured by `piperun --profile` in place of the model's", .commands = BUILD | CHECK},
     {"define", 'D', PP_OPTION_LIST, "NAME=VALUE", offsetof(struct settings, defines), "set a parameter of the spec",
      .commands = SPECS},
     {"set", 0, PP_OPTION_LIST, "BLOCK.ATTR=VALUE", offsetof(struct settings, sets),
@@ -170,6 +173,28 @@ static bool load(struct job *job, const char *path, enum pp_content *content, st
 	return unit->source || pp_fail(status, PP_EXIT_ENVIRONMENT, "%s is too large", path);
 }
 
+/* Measured costs for the spec that has been loaded. False: messages are in the unit, or *status says why. */
+static bool load_profile(struct job *job, enum pp_content content, struct pp_status *status)
+{
+	struct pp_unit *unit = &job->unit;
+	const char *path = job->settings->profile;
+	char *text;
+	size_t length;
+	status->text[0] = '\0';
+	if (!path)
+		return true;
+	if (content == PP_CONTENT_PROGRAM_TEXT)
+		return pp_fail(status, PP_EXIT_USAGE, "%s is a program text: it has its costs already, --profile is for specs",
+		               unit->source->name);
+	if (!pp_file_read(unit->arena, path, &text, &length, status))
+		return false;
+	const struct pp_source *source = pp_sources_add(unit->sources, path, text, length);
+	if (!source)
+		return pp_fail(status, PP_EXIT_ENVIRONMENT, "%s is too large", path);
+	unit->profile = pp_measured_read(unit->arena, source, unit->diag);
+	return unit->profile != NULL;
+}
+
 /* ---- build, check ---------------------------------------------------------------------------- */
 
 static void dump(const struct pp_unit *unit, enum pp_pass pass, void *context)
@@ -287,6 +312,8 @@ static int build_file(const struct settings *settings, const char *path, enum co
 	job_open(&job, settings);
 	if (!load(&job, path, &content, &status))
 		return job_fail(&job, &status);
+	if (!load_profile(&job, content, &status))
+		return status.text[0] ? job_fail(&job, &status) : job_close(&job, false);
 	if (command == BUILD && settings->emit)
 		return emit_level(&job, content, pp_pass_of_level(levels[settings->emit - 1]));
 	bool ok = make(&job, content, PP_PASS_asserts);

@@ -87,4 +87,18 @@ void pp_profile_print(const struct pp_profile *profile, FILE *out);
  * be. What is accepted prints the same text again. NULL: refused. */
 struct pp_profile *pp_profile_read(struct pp_arena *arena, struct pp_json_reader *reader);
 
+/* What the profile says of other messages, as the latency and bandwidth of a link; false: nothing. In this order: the
+ * channel itself at this size; channels of the same sort (on a node, or between nodes) at this size, the median of
+ * their medians; the line through different sizes. The first two take all of the time as latency. */
+bool pp_profile_transfer(const struct pp_profile *profile, const struct pp_profile_channel *wanted, uint64_t *latency,
+                         uint64_t *bandwidth);
+
+/* Latency and bandwidth of one step of the ring by which the simulator prices collectives of so many members on this
+ * axis; false: none were measured. */
+bool pp_profile_ring(const struct pp_profile *profile, enum pp_axis axis, uint32_t members, uint64_t *latency,
+                     uint64_t *bandwidth);
+
+/* Bytes per second of the step tail's memory traffic; 0: not measured. */
+uint64_t pp_profile_bandwidth(const struct pp_profile *profile);
+
 #endif

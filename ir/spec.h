@@ -105,6 +105,8 @@ struct pp_stages_spec {
 	struct pp_span *stage_spans; /* of the parts of an explicit split, or NULL */
 };
 
+struct pp_profile;
+
 struct pp_spec {
 	struct pp_model model;
 	struct pp_cluster cluster;
@@ -119,7 +121,8 @@ struct pp_spec {
 	uint64_t schedule_memory;  /* bound `memory <=` of the schedule, 0: none */
 	uint32_t group;            /* interleaved: microbatches per group, 0: default */
 	struct pp_span model_span, cluster_span, parallel_span, schedule_span; /* names of the blocks */
-	struct pp_span train_span; /* of `microbatches` where it is given, else of the block */
+	struct pp_span train_span;        /* of `microbatches` where it is given, else of the block */
+	const struct pp_profile *profile; /* measured costs in place of the model's, or NULL */
 };
 
 /* Canonical text: `pipec build --emit=spec`. Every value, in base units. */
