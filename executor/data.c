@@ -29,6 +29,7 @@ struct pp_data_source {
 	uint64_t eval_steps;
 	uint64_t key; /* of all draws */
 	uint32_t seq, vocab, microbatch;
+	uint32_t dp, dp_coord;
 	uint64_t global_batch;
 	uint64_t base; /* added to all sample ids, modulo 2^64 */
 };
@@ -143,8 +144,8 @@ static bool open_file(struct pp_data_source *data, bool own_file, double eval_ta
 	return true;
 }
 
-static struct pp_data_source *open_source(const struct pp_program *program, const char *path, bool held_out,
-                                          struct pp_status *status)
+static struct pp_data_source *open_source(const struct pp_program *program, struct pp_coord coord, const char *path,
+                                          bool held_out, struct pp_status *status)
 {
 	const struct pp_train *train = &program->train;
 	bool own_file = held_out && train->eval_path;
@@ -161,7 +162,9 @@ static struct pp_data_source *open_source(const struct pp_program *program, cons
 	data->seq = train->seq;
 	data->vocab = train->vocab;
 	data->microbatch = train->microbatch;
-	data->global_batch = (uint64_t)train->microbatch * program->microbatches * (program->dp ? program->dp : 1);
+	data->dp = pp_grid_extent(program, PP_AXIS_DP);
+	data->dp_coord = coord.dp;
+	data->global_batch = (uint64_t)train->microbatch * program->microbatches * data->dp;
 	data->key = pp_draw_key(data->kind == PP_DATA_SYNTHETIC ? train->data_seed : train->seed, data->kind);
 	if (data->kind != PP_DATA_FILE)
 		return data;
@@ -177,15 +180,16 @@ static struct pp_data_source *open_source(const struct pp_program *program, cons
 	return NULL;
 }
 
-struct pp_data_source *pp_data_open(const struct pp_program *program, const char *path, struct pp_status *status)
+struct pp_data_source *pp_data_open(const struct pp_program *program, struct pp_coord coord, const char *path,
+                                    struct pp_status *status)
 {
-	return open_source(program, path, false, status);
+	return open_source(program, coord, path, false, status);
 }
 
-struct pp_data_source *pp_data_open_held_out(const struct pp_program *program, const char *path,
+struct pp_data_source *pp_data_open_held_out(const struct pp_program *program, struct pp_coord coord, const char *path,
                                              struct pp_status *status)
 {
-	return open_source(program, path, true, status);
+	return open_source(program, coord, path, true, status);
 }
 
 uint64_t pp_data_batches(const struct pp_data_source *held_out)
@@ -284,7 +288,8 @@ bool pp_data_fill(const struct pp_data_source *data, uint64_t step, uint32_t mb,
 {
 	if (data->kind == PP_DATA_NONE)
 		return pp_fail(status, PP_EXIT_ENVIRONMENT, "the program loads tokens but its spec names no data");
-	uint64_t first_id = data->base + step * data->global_batch + (uint64_t)mb * data->microbatch;
+	uint64_t slice = (uint64_t)mb * data->dp + data->dp_coord; /* of the global batch */
+	uint64_t first_id = data->base + step * data->global_batch + slice * data->microbatch;
 	if (what != PP_LOAD_LABELS && !fill_samples(data, first_id, 0, to, status))
 		return false;
 	if (what == PP_LOAD_BOTH)

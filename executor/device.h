@@ -51,13 +51,17 @@ struct pp_device_ops {
 	/* Run a body. `link` may be NULL: no transport (then tp = 1). False: an await failed, the run is lost. */
 	bool (*call)(struct pp_device *device, const struct pp_call *call, const struct pp_body_link *link);
 	void (*zero)(struct pp_device *device, uint32_t slot);
-	void (*add)(struct pp_device *device, uint32_t destination, uint32_t source);
-	void (*sqnorm)(struct pp_device *device, uint32_t grad, uint32_t norms, uint32_t tensor);
+	/* Here and below `shard`: on the own dp shard of gradients and weights only, else on all elements of the tensor. */
+	void (*add)(struct pp_device *device, uint32_t destination, uint32_t source, bool shard);
+	/* Writes 0 on coordinates that must not count: of tensors that all tp coordinates hold, all but the first. Sums
+	 * shard by shard, so that the norms of shards add up to that of the whole, bit for bit. */
+	void (*sqnorm)(struct pp_device *device, uint32_t grad, uint32_t norms, uint32_t tensor, bool shard);
 	void (*clip)(struct pp_device *device, const struct pp_hyper *hyper, enum pp_mean mean, uint32_t losses,
 	             uint32_t norms, uint32_t scale);
 	/* `step` from 1 (bias correction); `scale` is the rank's scale slot. Does nothing if scale[2] is 0. */
 	void (*opt)(struct pp_device *device, enum pp_optimizer rule, const struct pp_hyper *hyper, double lr,
-	            uint64_t step, uint32_t weight, uint32_t grad, uint32_t moment1, uint32_t moment2, uint32_t scale);
+	            uint64_t step, uint32_t weight, uint32_t grad, uint32_t moment1, uint32_t moment2, uint32_t scale,
+	            bool shard);
 	/* Initialise the weights of the rank by global tensor name (init.h), moments and everything else to 0. */
 	void (*init)(struct pp_device *device, uint64_t seed);
 };

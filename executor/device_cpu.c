@@ -32,11 +32,6 @@ static unsigned char *slot_at(const struct pp_device *device, uint32_t slot)
 	return slot == PP_NULL ? NULL : device->arena + device->rank->slots[slot].offset;
 }
 
-static size_t slot_floats(const struct pp_device *device, uint32_t slot)
-{
-	return (size_t)(device->rank->slots[slot].bytes / sizeof(float));
-}
-
 static bool cpu_supports(enum pp_body_op op)
 {
 	return pp_cpu_has_op(op);
@@ -239,18 +234,48 @@ static void cpu_zero(struct pp_device *device, uint32_t slot)
 	memset(slot_at(device, slot), 0, device->rank->slots[slot].bytes);
 }
 
-static void cpu_add(struct pp_device *device, uint32_t destination, uint32_t source)
+/* Elements of a tensor: all that this tp coordinate holds, or the dp shard `owner` of them. The last shards may be
+ * short or empty; what lies behind is padding. */
+struct span {
+	size_t first, count;
+};
+
+static struct span shard_of(const struct pp_device *device, uint32_t tensor, uint32_t owner)
 {
-	float *to = (float *)slot_at(device, destination);
-	pp_kernels_flush_denormals();
-	pp_cpu_add(slot_floats(device, destination), to, (const float *)slot_at(device, source), to);
+	uint64_t local = pp_local_elements(device->program, tensor), dp = pp_grid_extent(device->program, PP_AXIS_DP);
+	uint64_t each = local / dp + (local % dp != 0), first = each * owner;
+	first = first < local ? first : local;
+	return (struct span){(size_t)first, (size_t)(local - first < each ? local - first : each)};
 }
 
-static void cpu_sqnorm(struct pp_device *device, uint32_t grad, uint32_t norms, uint32_t tensor)
+static struct span span_of(const struct pp_device *device, uint32_t tensor, bool shard)
+{
+	return shard ? shard_of(device, tensor, device->coord.dp)
+	             : (struct span){0, (size_t)pp_local_elements(device->program, tensor)};
+}
+
+static void cpu_add(struct pp_device *device, uint32_t destination, uint32_t source, bool shard)
+{
+	struct span span = span_of(device, device->rank->slots[destination].tensor, shard);
+	float *to = (float *)slot_at(device, destination) + span.first;
+	pp_kernels_flush_denormals();
+	pp_cpu_add(span.count, to, (const float *)slot_at(device, source) + span.first, to);
+}
+
+static void cpu_sqnorm(struct pp_device *device, uint32_t grad, uint32_t norms, uint32_t tensor, bool shard)
 {
 	pp_kernels_flush_denormals();
 	double *to = (double *)slot_at(device, norms);
-	to[tensor] = pp_cpu_square_norm(slot_floats(device, grad), (const float *)slot_at(device, grad));
+	const float *elements = (const float *)slot_at(device, grad);
+	uint32_t first = shard ? device->coord.dp : 0,
+	         last = shard ? first : pp_grid_extent(device->program, PP_AXIS_DP) - 1;
+	to[tensor] = 0;
+	if (device->program->tensors[tensor].tp_grad != PP_TP_SHARDED && device->coord.tp != 0)
+		return;
+	for (uint32_t owner = first; owner <= last; owner++) {
+		struct span span = shard_of(device, tensor, owner);
+		to[tensor] += pp_cpu_square_norm(span.count, elements + span.first);
+	}
 }
 
 /* Gradients hold sums (token_mean: over tokens; mb_mean: over microbatches of means). The norm is that of the mean. */
@@ -265,7 +290,8 @@ static void cpu_clip(struct pp_device *device, const struct pp_hyper *hyper, enu
 		tokens += loss[2 * m + 1];
 	for (uint64_t t = 0; t < tensors; t++)
 		squares += square[t];
-	double parts = mean == PP_MB_MEAN ? (double)microbatches : tokens;
+	uint32_t replicas = pp_grid_extent(device->program, PP_AXIS_DP); /* each has this many microbatches */
+	double parts = mean == PP_MB_MEAN ? (double)microbatches * replicas : tokens;
 	double average = parts > 0 ? 1 / parts : 0;
 	double norm = sqrt(squares) * average;
 	double shrink = hyper->clip > 0 && norm > hyper->clip ? hyper->clip / norm : 1;
@@ -278,24 +304,26 @@ static void cpu_clip(struct pp_device *device, const struct pp_hyper *hyper, enu
 }
 
 static void cpu_opt(struct pp_device *device, enum pp_optimizer rule, const struct pp_hyper *hyper, double lr,
-                    uint64_t step, uint32_t weight, uint32_t grad, uint32_t moment1, uint32_t moment2, uint32_t scale)
+                    uint64_t step, uint32_t weight, uint32_t grad, uint32_t moment1, uint32_t moment2, uint32_t scale,
+                    bool shard)
 {
 	const double *factor = (const double *)slot_at(device, scale);
 	if (factor[SCALE_FINITE] == 0)
 		return;
-	size_t count = slot_floats(device, weight);
-	float *w = (float *)slot_at(device, weight);
-	const float *g = (const float *)slot_at(device, grad);
+	struct span span = span_of(device, device->rank->slots[weight].tensor, shard);
+	float *w = (float *)slot_at(device, weight) + span.first;
+	const float *g = (const float *)slot_at(device, grad) + span.first;
 	pp_kernels_flush_denormals();
 	switch (rule) {
 	case PP_ADAMW: {
 		struct pp_adamw adamw = {lr,  hyper->beta1, hyper->beta2, hyper->eps, hyper->weight_decay, factor[SCALE_FACTOR],
 		                         step};
-		pp_cpu_adamw_update(&adamw, count, w, g, (float *)slot_at(device, moment1), (float *)slot_at(device, moment2));
+		pp_cpu_adamw_update(&adamw, span.count, w, g, (float *)slot_at(device, moment1),
+		                    (float *)slot_at(device, moment2));
 		return;
 	}
 	case PP_SGD:
-		pp_cpu_sgd_update(lr, hyper->weight_decay, factor[SCALE_FACTOR], count, w, g);
+		pp_cpu_sgd_update(lr, hyper->weight_decay, factor[SCALE_FACTOR], span.count, w, g);
 		return;
 	case PP_OPTIMIZER_COUNT:
 		break;

@@ -83,8 +83,10 @@ static bool run_RECV(struct pp_interp *interp, const struct pp_instr *instr)
 
 static bool run_COLL(struct pp_interp *interp, const struct pp_instr *instr)
 {
+	uint64_t shard = instr->flags & PP_SHARD ? interp->coord.dp * pp_payload_bytes(instr) : 0;
 	delay(interp);
-	interp->transport->post_coll(interp->endpoint, instr, interp->slots[instr->a[2]], interp->slots[instr->a[3]]);
+	interp->transport->post_coll(interp->endpoint, instr, (unsigned char *)interp->slots[instr->a[2]] + shard,
+	                             (unsigned char *)interp->slots[instr->a[3]] + shard);
 	return true;
 }
 
@@ -209,13 +211,13 @@ static bool run_ZERO(struct pp_interp *interp, const struct pp_instr *instr)
 
 static bool run_ADD(struct pp_interp *interp, const struct pp_instr *instr)
 {
-	interp->device_ops->add(interp->device, instr->a[0], instr->a[1]);
+	interp->device_ops->add(interp->device, instr->a[0], instr->a[1], instr->flags & PP_SHARD);
 	return true;
 }
 
 static bool run_SQNORM(struct pp_interp *interp, const struct pp_instr *instr)
 {
-	interp->device_ops->sqnorm(interp->device, instr->a[0], instr->a[1], instr->mb);
+	interp->device_ops->sqnorm(interp->device, instr->a[0], instr->a[1], instr->mb, instr->flags & PP_SHARD);
 	return true;
 }
 
@@ -239,7 +241,7 @@ static bool run_OPT(struct pp_interp *interp, const struct pp_instr *instr)
 {
 	const struct pp_hyper *hyper = &interp->program->train.hypers[instr->mb];
 	interp->device_ops->opt(interp->device, (enum pp_optimizer)instr->sub, hyper, interp->lr, interp->step, instr->a[0],
-	                        instr->a[1], instr->a[2], instr->a[3], interp->scale);
+	                        instr->a[1], instr->a[2], instr->a[3], interp->scale, instr->flags & PP_SHARD);
 	return true;
 }
 

@@ -120,7 +120,8 @@ static bool open_data(struct training *training, struct pp_status *status)
 		return pp_fail(status, PP_EXIT_USAGE, "--data=%s: this program reads no data", run->options->data_path);
 	if (!loads_data(training->stream))
 		return true;
-	training->data = pp_data_open(run->program, run->options->data_path, status);
+	training->data =
+	    pp_data_open(run->program, pp_grid_coord(run->program, run->world), run->options->data_path, status);
 	return training->data != NULL;
 }
 
@@ -272,7 +273,7 @@ static bool stop(struct training *training, const struct pp_status *status)
 static struct pp_training_point point_after(const struct training *training, uint64_t step)
 {
 	const struct pp_program *program = training->run->program;
-	uint64_t batch = (uint64_t)program->train.microbatch * program->microbatches * (program->dp ? program->dp : 1);
+	uint64_t batch = (uint64_t)program->train.microbatch * program->microbatches * pp_grid_extent(program, PP_AXIS_DP);
 	return (struct pp_training_point){
 	    .step = step, .next_sample = training->begin.next_sample + (step - training->begin.step) * batch};
 }

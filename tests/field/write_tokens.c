@@ -22,7 +22,7 @@ static void write_file(const char *path, const unsigned char *bytes, size_t leng
 static bool read_sample(const struct pp_program *program, const char *path, uint32_t mb, int32_t *tokens)
 {
 	struct pp_status status;
-	struct pp_data_source *data = pp_data_open(program, path, &status);
+	struct pp_data_source *data = pp_data_open(program, (struct pp_coord){0}, path, &status);
 	bool ok = data && pp_data_fill(data, 0, mb, PP_LOAD_BOTH, tokens, &status);
 	if (!ok)
 		fprintf(stderr, "%s\n", status.text);

@@ -152,8 +152,9 @@ static void zero(struct pp_device *device, uint32_t index)
 	memset(slot(device, index), 0, device->program->rank[device->rank].slots[index].bytes);
 }
 
-static void add(struct pp_device *device, uint32_t destination, uint32_t source)
+static void add(struct pp_device *device, uint32_t destination, uint32_t source, bool shard)
 {
+	(void)shard;
 	float *to = slot(device, destination);
 	const float *from = slot(device, source);
 	uint64_t count = device->program->rank[device->rank].slots[destination].bytes / sizeof(float);
@@ -161,9 +162,10 @@ static void add(struct pp_device *device, uint32_t destination, uint32_t source)
 		to[i] += from[i];
 }
 
-static void sqnorm(struct pp_device *device, uint32_t grad, uint32_t norms, uint32_t tensor)
+static void sqnorm(struct pp_device *device, uint32_t grad, uint32_t norms, uint32_t tensor, bool shard)
 {
 	(void)grad;
+	(void)shard;
 	((double *)slot(device, norms))[tensor] = 1.0;
 }
 
@@ -179,8 +181,10 @@ static void clip(struct pp_device *device, const struct pp_hyper *hyper, enum pp
 }
 
 static void opt(struct pp_device *device, enum pp_optimizer rule, const struct pp_hyper *hyper, double lr,
-                uint64_t step, uint32_t weight, uint32_t grad, uint32_t moment1, uint32_t moment2, uint32_t scale)
+                uint64_t step, uint32_t weight, uint32_t grad, uint32_t moment1, uint32_t moment2, uint32_t scale,
+                bool shard)
 {
+	(void)shard;
 	(void)device;
 	(void)rule;
 	(void)hyper;

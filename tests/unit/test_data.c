@@ -81,7 +81,7 @@ static void labels_follow_tokens(void **state)
 	char *path = file_of(bytes, sizeof bytes);
 	struct pp_program program = program_of(2, 3, PP_TOKENS_BYTE);
 	struct pp_status status = {0};
-	struct pp_data_source *data = pp_data_open(&program, path, &status);
+	struct pp_data_source *data = pp_data_open(&program, (struct pp_coord){0}, path, &status);
 	assert_non_null(data);
 	int32_t both[16], tokens[8], labels[8];
 	assert_true(pp_data_fill(data, 3, 1, PP_LOAD_BOTH, both, &status));
@@ -108,7 +108,8 @@ static void another_batch(void **state)
 	char *path = file_of(bytes, sizeof bytes);
 	struct pp_status status = {0};
 	struct pp_program wide = program_of(2, 3, PP_TOKENS_BYTE), narrow = program_of(1, 2, PP_TOKENS_BYTE);
-	struct pp_data_source *first = pp_data_open(&wide, path, &status), *then = pp_data_open(&narrow, path, &status);
+	struct pp_data_source *first = pp_data_open(&wide, (struct pp_coord){0}, path, &status),
+	                      *then = pp_data_open(&narrow, (struct pp_coord){0}, path, &status);
 	pp_data_continue(then, 5, 30); /* five steps of 6 */
 	for (uint32_t sample = 0; sample < 12; sample++) {
 		int32_t want[2 * SEQ], got[SEQ];
@@ -119,6 +120,39 @@ static void another_batch(void **state)
 	pp_data_close(first);
 	pp_data_close(then);
 	drop(path);
+}
+
+/* A global batch of 12 samples cut among dp coordinates, microbatches and samples per microbatch: each sample once, and
+ * the k-th of the batch where (m * dp + d) * microbatch + i = k. */
+static void samples_are_shared_over_dp(void **state)
+{
+	(void)state;
+	enum { BATCH = 12 };
+	struct pp_status status = {0};
+	int32_t want[BATCH * SEQ];
+	struct pp_program whole = program_of(BATCH, 1, PP_TOKENS_BYTE);
+	whole.train.data = PP_DATA_SYNTHETIC;
+	struct pp_data_source *data = pp_data_open(&whole, (struct pp_coord){0}, NULL, &status);
+	assert_true(pp_data_fill(data, 3, 0, PP_LOAD_LABELS, want, &status));
+	pp_data_close(data);
+	for (uint32_t dp = 1; dp <= BATCH; dp++)
+		for (uint32_t m = 1; dp * m <= BATCH; m++) {
+			if (BATCH % (dp * m))
+				continue;
+			struct pp_program cut = program_of(BATCH / (dp * m), m, PP_TOKENS_BYTE);
+			cut.train.data = PP_DATA_SYNTHETIC;
+			cut.dp = dp;
+			for (uint32_t d = 0; d < dp; d++) {
+				int32_t got[BATCH * SEQ];
+				data = pp_data_open(&cut, (struct pp_coord){.pp = 7, .tp = 3, .dp = d}, NULL, &status);
+				for (uint32_t mb = 0; mb < m; mb++) {
+					assert_true(pp_data_fill(data, 3, mb, PP_LOAD_LABELS, got, &status));
+					size_t each = (size_t)BATCH / (dp * m) * SEQ;
+					assert_memory_equal(got, want + (mb * dp + d) * each, each * sizeof *got);
+				}
+				pp_data_close(data);
+			}
+		}
 }
 
 /* One epoch visits each start once; the next one in another order; the split into microbatches does not matter. */
@@ -133,7 +167,7 @@ static void epochs(void **state)
 	struct pp_status status = {0};
 	struct pp_program one = program_of(1, 1, PP_TOKENS_BYTE), cut = program_of(2, 3, PP_TOKENS_BYTE),
 	                  flat = program_of(6, 1, PP_TOKENS_BYTE);
-	struct pp_data_source *data = pp_data_open(&one, path, &status);
+	struct pp_data_source *data = pp_data_open(&one, (struct pp_coord){0}, path, &status);
 	unsigned moved = 0;
 	bool seen[2][STARTS] = {{false}};
 	int32_t tokens[SEQ], other[6 * SEQ], again[6 * SEQ], first[STARTS];
@@ -149,7 +183,8 @@ static void epochs(void **state)
 	assert_true(moved > STARTS / 2);
 	pp_data_close(data);
 
-	struct pp_data_source *in_parts = pp_data_open(&cut, path, &status), *at_once = pp_data_open(&flat, path, &status);
+	struct pp_data_source *in_parts = pp_data_open(&cut, (struct pp_coord){0}, path, &status),
+	                      *at_once = pp_data_open(&flat, (struct pp_coord){0}, path, &status);
 	for (uint32_t m = 0; m < 3; m++)
 		assert_true(pp_data_fill(in_parts, 2, m, PP_LOAD_TOKENS, other + m * 2 * SEQ, &status));
 	assert_true(pp_data_fill(at_once, 2, 0, PP_LOAD_TOKENS, again, &status));
@@ -179,7 +214,7 @@ static void widths_and_headers(void **state)
 			memcpy(at, wide ? (const void *)whole : (const void *)half, wide ? sizeof whole : sizeof half);
 			char *path = file_of(bytes, (header ? 1024u : 0u) + (wide ? sizeof whole : sizeof half));
 			struct pp_program program = program_of(1, 1, wide ? PP_TOKENS_U32 : PP_TOKENS_U16);
-			struct pp_data_source *data = pp_data_open(&program, path, &status);
+			struct pp_data_source *data = pp_data_open(&program, (struct pp_coord){0}, path, &status);
 			assert_non_null(data);
 			int32_t got[2 * SEQ];
 			const int32_t want[2 * SEQ] = {200, 201, 202, 203, 201, 202, 203, 204};
@@ -196,7 +231,7 @@ static void assert_refused(const struct pp_program *program, char *path, const c
 {
 	struct pp_status status = {0};
 	int32_t to[2 * SEQ];
-	struct pp_data_source *data = pp_data_open(program, path, &status);
+	struct pp_data_source *data = pp_data_open(program, (struct pp_coord){0}, path, &status);
 	assert_true(data == NULL || !pp_data_fill(data, 0, 0, PP_LOAD_BOTH, to, &status));
 	char expected[1024];
 	snprintf(expected, sizeof expected, text, path);
@@ -241,7 +276,7 @@ static void errors(void **state)
 	struct pp_program none = bytes;
 	none.train.data = PP_DATA_NONE;
 	struct pp_status status = {0};
-	struct pp_data_source *data = pp_data_open(&none, NULL, &status);
+	struct pp_data_source *data = pp_data_open(&none, (struct pp_coord){0}, NULL, &status);
 	int32_t to[2 * SEQ];
 	assert_false(pp_data_fill(data, 0, 0, PP_LOAD_BOTH, to, &status));
 	assert_string_equal(status.text, "the program loads tokens but its spec names no data");
@@ -258,7 +293,7 @@ static void tail_is_kept_back(void **state)
 	struct pp_program program = program_of(1, 1, PP_TOKENS_BYTE);
 	program.train.eval_tail = 0.3;
 	struct pp_status status = {0};
-	struct pp_data_source *data = pp_data_open(&program, path, &status);
+	struct pp_data_source *data = pp_data_open(&program, (struct pp_coord){0}, path, &status);
 	int32_t both[2 * SEQ], largest = 0;
 	for (uint64_t step = 0; step < 66; step++) {
 		assert_true(pp_data_fill(data, step, 0, PP_LOAD_BOTH, both, &status));
@@ -272,7 +307,7 @@ static void tail_is_kept_back(void **state)
 static struct pp_data_source *held_out(const struct pp_program *program, const char *path)
 {
 	struct pp_status status = {0};
-	struct pp_data_source *data = pp_data_open_held_out(program, path, &status);
+	struct pp_data_source *data = pp_data_open_held_out(program, (struct pp_coord){0}, path, &status);
 	if (!data)
 		fail_msg("%s", status.text);
 	return data;
@@ -340,7 +375,8 @@ static void held_out_sources(void **state)
 	struct pp_program made = program_of(1, 1, PP_TOKENS_BYTE);
 	made.train.data = PP_DATA_SYNTHETIC;
 	made.train.eval_steps = 50;
-	struct pp_data_source *train = pp_data_open(&made, NULL, &status), *kept = held_out(&made, NULL);
+	struct pp_data_source *train = pp_data_open(&made, (struct pp_coord){0}, NULL, &status),
+	                      *kept = held_out(&made, NULL);
 	int32_t next[VOCAB], other[2 * SEQ], agree = 0, differ = 0;
 	memset(next, 0xff, sizeof next);
 	assert_int_equal(pp_data_batches(kept), 50);
@@ -365,7 +401,7 @@ static void held_out_sources(void **state)
 static void assert_not_held_out(const struct pp_program *program, const char *path, const char *text)
 {
 	struct pp_status status = {0};
-	assert_null(pp_data_open_held_out(program, path, &status));
+	assert_null(pp_data_open_held_out(program, (struct pp_coord){0}, path, &status));
 	char expected[1024];
 	snprintf(expected, sizeof expected, text, path);
 	assert_string_equal(status.text, expected);
@@ -405,7 +441,7 @@ static void synthetic(void **state)
 	program.train.data = PP_DATA_SYNTHETIC;
 	program.train.vocab = SMALL;
 	struct pp_status status = {0};
-	struct pp_data_source *data = pp_data_open(&program, NULL, &status);
+	struct pp_data_source *data = pp_data_open(&program, (struct pp_coord){0}, NULL, &status);
 	assert_non_null(data);
 	static double next[SMALL][SMALL];
 	int32_t both[2 * SEQ];
@@ -435,6 +471,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(permutation),
 	    cmocka_unit_test(labels_follow_tokens),
+	    cmocka_unit_test(samples_are_shared_over_dp),
 	    cmocka_unit_test(epochs),
 	    cmocka_unit_test(widths_and_headers),
 	    cmocka_unit_test(errors),

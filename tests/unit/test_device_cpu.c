@@ -200,7 +200,7 @@ static void clipping(void **state)
 	losses[1] = 6;
 	losses[3] = 4;
 	put(&f, GRAD, 6, (const float[]){1, 2, 3, 4, 5, 9});
-	pp_device_cpu.sqnorm(f.device, GRAD, NORMS, 1);
+	pp_device_cpu.sqnorm(f.device, GRAD, NORMS, 1, false);
 	assert_true(norms[0] == 0 && norms[1] == 136);
 	norms[0] = 120;
 	const struct pp_hyper open = {.clip = 0}, wide = {.clip = 1.7}, tight = {.clip = 0.4};
@@ -238,16 +238,16 @@ static void updates(void **state)
 	put(&f, GRAD, 6, (const float[]){8, -8, 4, 2, 1, -1});
 	scale[0] = 0;
 	scale[2] = 0;
-	pp_device_cpu.opt(f.device, PP_SGD, &hyper, 0.25, 1, WEIGHT, GRAD, PP_NULL, PP_NULL, SCALE);
-	pp_device_cpu.opt(f.device, PP_ADAMW, &hyper, 0.25, 1, WEIGHT, GRAD, MOMENT1, MOMENT2, SCALE);
+	pp_device_cpu.opt(f.device, PP_SGD, &hyper, 0.25, 1, WEIGHT, GRAD, PP_NULL, PP_NULL, SCALE, false);
+	pp_device_cpu.opt(f.device, PP_ADAMW, &hyper, 0.25, 1, WEIGHT, GRAD, MOMENT1, MOMENT2, SCALE, false);
 	assert_floats(&f, WEIGHT, 6, weights);
 	scale[0] = 0.5;
 	scale[2] = 1;
-	pp_device_cpu.opt(f.device, PP_SGD, &hyper, 0.25, 1, WEIGHT, GRAD, PP_NULL, PP_NULL, SCALE);
+	pp_device_cpu.opt(f.device, PP_SGD, &hyper, 0.25, 1, WEIGHT, GRAD, PP_NULL, PP_NULL, SCALE, false);
 	assert_floats(&f, WEIGHT, 6, (const float[]){6, 15, -7.5f, -0.25f, 3.375f, 1.875f});
 	/* In step 1 the corrected moments give the sign of the gradient. */
 	put(&f, WEIGHT, 6, weights);
-	pp_device_cpu.opt(f.device, PP_ADAMW, &hyper, 0.25, 1, WEIGHT, GRAD, MOMENT1, MOMENT2, SCALE);
+	pp_device_cpu.opt(f.device, PP_ADAMW, &hyper, 0.25, 1, WEIGHT, GRAD, MOMENT1, MOMENT2, SCALE, false);
 	assert_floats(&f, WEIGHT, 6, (const float[]){6.75f, 14.25f, -7.25f, -0.25f, 3.25f, 2});
 	assert_floats(&f, MOMENT1, 6, (const float[]){2, -2, 1, 0.5f, 0.25f, -0.25f});
 	drop(&f);
@@ -260,7 +260,7 @@ static void memory(void **state)
 	make(&f);
 	put(&f, GRAD, 6, (const float[]){1, 2, 3, 4, 5, 6});
 	put(&f, MOMENT1, 6, (const float[]){1, 1, 1, 1, 1, 1});
-	pp_device_cpu.add(f.device, GRAD, MOMENT1);
+	pp_device_cpu.add(f.device, GRAD, MOMENT1, false);
 	assert_floats(&f, GRAD, 6, (const float[]){2, 3, 4, 5, 6, 7});
 	pp_device_cpu.zero(f.device, GRAD);
 	assert_floats(&f, GRAD, 6, (const float[6]){0});
