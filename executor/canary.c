@@ -178,8 +178,7 @@ static void fill(struct pp_canary *canary)
 	}
 }
 
-struct pp_canary *pp_canary_open(const struct pp_interp *interp, const struct pp_stream *stream,
-                                 struct pp_status *status)
+struct pp_canary *pp_canary_open(const struct pp_interp *interp, struct pp_status *status)
 {
 	const struct pp_rank *rank = &interp->program->rank[interp->coord.pp];
 	struct pp_canary *canary = calloc(1, sizeof *canary);
@@ -198,7 +197,9 @@ struct pp_canary *pp_canary_open(const struct pp_interp *interp, const struct pp
 	if (rank->slot_count == 0) /* no arena to speak of */
 		return canary;
 	canary->arena = (unsigned char *)interp->slots[0] - rank->slots[0].offset;
-	mark_stream(canary, stream, mark_static(canary));
+	uint32_t work = mark_static(canary);
+	for (uint32_t i = 0; i < interp->program->program_count; i++)
+		mark_stream(canary, &interp->program->programs[i].streams[interp->coord.pp], work);
 	fill(canary);
 	return canary;
 }

@@ -12,8 +12,7 @@ enum { PP_CANARY_GUARD = 4096 }; /* bytes of a guard zone */
 struct pp_canary;
 
 /* Fill. Requires a device made with create_guarded and PP_CANARY_GUARD, weights and moments initialised. */
-struct pp_canary *pp_canary_open(const struct pp_interp *interp, const struct pp_stream *stream,
-                                 struct pp_status *status);
+struct pp_canary *pp_canary_open(const struct pp_interp *interp, struct pp_status *status);
 void pp_canary_close(struct pp_canary *canary);
 
 /* After a step. False, PP_EXIT_RUN: something was written outside of everything planned; *status says where. */

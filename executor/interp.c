@@ -197,7 +197,8 @@ static bool run_REMAT(struct pp_interp *interp, const struct pp_instr *instr)
 
 static bool run_LOAD(struct pp_interp *interp, const struct pp_instr *instr)
 {
-	return pp_data_fill(interp->data, interp->step - 1, instr->mb, (enum pp_load)instr->sub, interp->slots[instr->a[0]],
+	uint64_t step = interp->batch ? interp->batch : interp->step;
+	return pp_data_fill(interp->data, step - 1, instr->mb, (enum pp_load)instr->sub, interp->slots[instr->a[0]],
 	                    interp->status);
 }
 
@@ -280,10 +281,9 @@ bool pp_interp_step(struct pp_interp *interp, const struct pp_stream *stream, st
 {
 	interp->status = status;
 	interp->computed = 0;
-	uint32_t fault = interp->fault.kind != PP_FAULT_NONE && interp->fault.rank == interp->world && interp->step == 1
-	                     ? interp->fault.index
-	                     : PP_NULL;
-	pp_watch_enter(interp->watch, stream, interp->step);
+	bool faulty = interp->fault.kind != PP_FAULT_NONE && interp->fault.rank == interp->world;
+	uint32_t fault = faulty && interp->step == 1 && !interp->batch ? interp->fault.index : PP_NULL;
+	pp_watch_enter(interp->watch, stream, interp->step, interp->batch);
 	interp->began = interp->last_compute_end = pp_clock();
 	for (uint32_t i = 0; i < stream->count; i++) {
 		const struct pp_instr *instr = &stream->items[i];

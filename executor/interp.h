@@ -26,7 +26,8 @@ struct pp_interp {
 	uint64_t jitter; /* seed of random delays before posts and compute; 0: none */
 	struct pp_fault fault;
 	/* Set by the owner before each step. */
-	uint64_t step; /* from 1 */
+	uint64_t step;  /* from 1 */
+	uint64_t batch; /* of an evaluation after that step, from 1; 0: this is the step */
 	double lr;
 	/* Where times are kept, or NULL: [2 * count of the stream], start and end of each instruction, pp_clock(). */
 	uint64_t *times;

@@ -24,17 +24,33 @@ struct rank_thread {
 	atomic_bool done;
 };
 
+/* The timeout, or 20 times as long as is predicted. */
+static uint64_t patient(uint64_t timeout, const struct pp_sim *sim)
+{
+	uint64_t step = sim->makespan + sim->tail;
+	return step <= UINT64_MAX / 20 && 20 * step > timeout ? 20 * step : timeout;
+}
+
+static void predict_evaluation(struct pp_launch *launch, const struct pp_program *program)
+{
+	const struct pp_named_program *eval = pp_program_find(program, "eval");
+	struct pp_sim sim;
+	launch->run.eval_timeout = launch->timeout;
+	if (eval && !launch->timeout_given && pp_simulate(launch->arena, program, eval, PP_LAYOUT_CHANNEL, false, &sim))
+		launch->run.eval_timeout = patient(launch->timeout, &sim);
+}
+
 void pp_launch_predict(struct pp_launch *launch, const struct pp_program *program)
 {
 	struct pp_sim *sim = PP_NEW(launch->arena, struct pp_sim);
 	bool intervals = launch->run.trace_path || launch->run.profile_path;
 	launch->run.arena = launch->arena;
+	predict_evaluation(launch, program);
 	if (!pp_simulate(launch->arena, program, pp_program_find(program, "train"), PP_LAYOUT_CHANNEL, intervals, sim))
 		return;
 	launch->run.predicted = sim->makespan ? sim : NULL; /* no prices: nothing to compare with */
-	uint64_t step = sim->makespan + sim->tail;
-	if (!launch->timeout_given && step <= UINT64_MAX / 20 && 20 * step > launch->timeout)
-		launch->timeout = 20 * step;
+	if (!launch->timeout_given)
+		launch->timeout = patient(launch->timeout, sim);
 }
 
 int pp_launch_failed(const struct pp_loaded *loaded, const struct pp_status *status, bool print)

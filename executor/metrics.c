@@ -96,7 +96,15 @@ static void write_json(struct pp_metrics *metrics, const struct pp_step_result *
 	pp_json_number(&json, "gflop_per_s", result->flops / result->seconds * 1e-9);
 	pp_json_number(&json, "seconds", result->seconds);
 	pp_json_close(&json);
+}
+
+/* Each line at once: what is on disk after a crash, and seen by who follows the file, is everything that finished. */
+static bool end_line(struct pp_metrics *metrics, struct pp_status *status)
+{
 	fputc('\n', metrics->file);
+	return (fflush(metrics->file) == 0 && !ferror(metrics->file)) ||
+	       pp_fail(status, PP_EXIT_ENVIRONMENT, "cannot write metrics to %s: %s", metrics->options.path,
+	               strerror(errno));
 }
 
 /* ---- terminal -------------------------------------------------------------------------------- */
@@ -157,10 +165,31 @@ bool pp_metrics_step(struct pp_metrics *metrics, const struct pp_step_result *re
 	if (!metrics->file)
 		return true;
 	write_json(metrics, result);
-	/* Each line at once: what is on disk after a crash, and seen by who follows the file, is every finished step. */
-	return (fflush(metrics->file) == 0 && !ferror(metrics->file)) ||
-	       pp_fail(status, PP_EXIT_ENVIRONMENT, "cannot write metrics to %s: %s", metrics->options.path,
-	               strerror(errno));
+	return end_line(metrics, status);
+}
+
+bool pp_metrics_evaluated(struct pp_metrics *metrics, const struct pp_evaluation_result *result,
+                          struct pp_status *status)
+{
+	FILE *log = metrics->options.log;
+	if (log) {
+		clear_bar(metrics);
+		fprintf(log, "step %6" PRIu64 "  validation loss %8.4f  of %.0f tokens  %.2f ms\n", result->step, result->loss,
+		        result->tokens, result->seconds * 1e3);
+		fflush(log);
+	}
+	if (!metrics->file)
+		return true;
+	struct pp_json json = pp_json_begin(metrics->file);
+	pp_json_open_object(&json, NULL);
+	pp_json_string(&json, "schema", "piperun.eval/1");
+	pp_json_uint(&json, "step", result->step);
+	pp_json_number(&json, "val_loss", result->loss);
+	pp_json_number(&json, "tokens", result->tokens);
+	pp_json_number(&json, "tokens_per_s", result->tokens / result->seconds);
+	pp_json_number(&json, "seconds", result->seconds);
+	pp_json_close(&json);
+	return end_line(metrics, status);
 }
 
 void pp_metrics_saved(struct pp_metrics *metrics, const char *folder, uint64_t step, uint64_t bytes, double seconds)

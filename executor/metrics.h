@@ -2,6 +2,8 @@
 #ifndef PP_METRICS_H
 #define PP_METRICS_H
 
+#include "evaluation.h"
+
 #include "ir/program.h"
 #include "ir/status.h"
 
@@ -42,6 +44,10 @@ struct pp_metrics *pp_metrics_open(const struct pp_program *program, const struc
 
 /* Report a step. False if the metrics file cannot be written. */
 bool pp_metrics_step(struct pp_metrics *metrics, const struct pp_step_result *result, struct pp_status *status);
+
+/* Report an evaluation. False as pp_metrics_step. */
+bool pp_metrics_evaluated(struct pp_metrics *metrics, const struct pp_evaluation_result *result,
+                          struct pp_status *status);
 
 /* A log line: a checkpoint has been saved. */
 void pp_metrics_saved(struct pp_metrics *metrics, const char *folder, uint64_t step, uint64_t bytes, double seconds);

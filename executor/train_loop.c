@@ -7,6 +7,7 @@
 
 #include "canary.h"
 #include "checkpoint/checkpoint.h"
+#include "evaluation.h"
 #include "metrics.h"
 #include "run_agree.h"
 #include "run_report.h"
@@ -51,6 +52,7 @@ struct training {
 	uint32_t losses, scale; /* slots, PP_NULL: no loss in this program */
 	double flops;           /* of a step, all ranks */
 	struct pp_data_source *data;
+	struct pp_evaluation evaluation;
 	struct pp_metrics *metrics; /* rank 0 */
 	struct pp_run_report *report;
 	struct pp_run_times *times; /* or NULL */
@@ -158,7 +160,8 @@ static bool prepare(struct training *training, struct pp_status *status)
 	training->losses = find_slot(&program->rank[rank], PP_SLOT_LOSSES);
 	training->scale = find_slot(&program->rank[rank], PP_SLOT_SCALE);
 	training->flops = step_flops(program, named);
-	if (!open_data(training, status))
+	if (!open_data(training, status) ||
+	    !pp_evaluation_open(&training->evaluation, program, pp_grid_coord(program, run->world), options, status))
 		return false;
 	*interp = (struct pp_interp){.program = program,
 	                             .world = run->world,
@@ -173,7 +176,7 @@ static bool prepare(struct training *training, struct pp_status *status)
 	if (!interp->device || !pp_interp_open(interp, status))
 		return false;
 	run->device_ops->init(interp->device, program->train.seed);
-	if (options->canary && !(training->canary = pp_canary_open(interp, training->stream, status)))
+	if (options->canary && !(training->canary = pp_canary_open(interp, status)))
 		return false;
 	struct pp_report_link link = report_link(training);
 	return pp_checkpoints_open(&training->checkpoints, &link, options, status);
@@ -308,6 +311,23 @@ static bool save_step(struct training *training, uint64_t step, struct pp_status
 	return true;
 }
 
+/* Evaluate if it is time to. Of all that follows, nothing but the clock can tell. */
+static bool evaluate_step(struct training *training, uint64_t step, struct pp_status *status)
+{
+	struct pp_rank_run *run = training->run;
+	struct pp_report_link link = report_link(training);
+	struct pp_evaluation_result result;
+	if (!pp_evaluation_due(&training->evaluation, step, training->steps))
+		return true;
+	if (!pp_evaluation_run(&training->evaluation, &link, step, &result, status) ||
+	    (training->canary && !pp_canary_check(training->canary, step, status)) ||
+	    (training->metrics && !pp_metrics_evaluated(training->metrics, &result, status)))
+		return stop(training, status);
+	training->previous = pp_clock();
+	pp_watch_doing(run->watch, "between steps");
+	return true;
+}
+
 static bool run_steps(struct training *training, struct pp_status *status)
 {
 	struct pp_rank_run *run = training->run;
@@ -335,7 +355,7 @@ static bool run_steps(struct training *training, struct pp_status *status)
 				return stop(training, status);
 			return false;
 		}
-		if (!save_step(training, step, status))
+		if (!save_step(training, step, status) || !evaluate_step(training, step, status))
 			return false;
 	}
 	return true;
@@ -363,6 +383,12 @@ static bool finish(struct training *training, struct pp_status *status)
 	return !run->options->weights_hash || pp_run_report_weights(&link, run->world == 0 ? stdout : NULL, status);
 }
 
+static bool agree_on_evaluation(struct training *training, struct pp_status *status)
+{
+	struct pp_report_link link = report_link(training);
+	return pp_evaluation_agree(&training->evaluation, &link, status);
+}
+
 bool pp_run_rank(struct pp_rank_run *run, struct pp_status *status)
 {
 	struct training training = {.run = run};
@@ -371,6 +397,7 @@ bool pp_run_rank(struct pp_rank_run *run, struct pp_status *status)
 	bool ok = pp_run_agree(run->transport, run->endpoint, run->watch, run->program->ranks,
 	                       "waiting for all ranks to be ready", fine, status);
 	ok = ok && pp_checkpoints_start(&training.checkpoints, run->options, &training.begin, training.from, status);
+	ok = ok && agree_on_evaluation(&training, status);
 	fine = ok && open_outputs(&training, status);
 	ok = ok && pp_run_agree(run->transport, run->endpoint, run->watch, run->program->ranks,
 	                        "waiting for all ranks to begin", fine, status);
@@ -387,6 +414,7 @@ bool pp_run_rank(struct pp_rank_run *run, struct pp_status *status)
 		pp_run_report_close(training.report);
 	pp_run_times_close(training.times);
 	pp_canary_close(training.canary);
+	pp_evaluation_close(&training.evaluation);
 	pp_checkpoints_close(&training.checkpoints);
 	if (training.data)
 		pp_data_close(training.data);

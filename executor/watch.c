@@ -39,11 +39,12 @@ void pp_watch_doing(struct pp_watch *watch, const char *what)
 	atomic_store(&watch->doing, what);
 }
 
-void pp_watch_enter(struct pp_watch *watch, const struct pp_stream *stream, uint64_t step)
+void pp_watch_enter(struct pp_watch *watch, const struct pp_stream *stream, uint64_t step, uint64_t batch)
 {
-	watch->stream = stream;
-	atomic_store(&watch->step, step);
 	atomic_store(&watch->index, 0);
+	atomic_store(&watch->stream, stream);
+	atomic_store(&watch->step, step);
+	atomic_store(&watch->batch, batch);
 	atomic_store(&watch->doing, NULL);
 }
 
@@ -97,13 +98,22 @@ static void print_partner(const struct pp_watch *watch, const struct pp_instr *p
 	        pp_grid_name(watch->program, pp_grid_rank(watch->program, coord), name));
 }
 
+static void print_step(struct pp_watch *watch, FILE *out)
+{
+	uint64_t batch = atomic_load(&watch->batch);
+	if (batch)
+		fprintf(out, "batch %" PRIu64 " of the evaluation after ", batch);
+	fprintf(out, "step %" PRIu64, (uint64_t)atomic_load(&watch->step));
+}
+
 static void print_position(struct pp_watch *watch, FILE *out)
 {
 	uint32_t index = atomic_load(&watch->index);
-	const struct pp_stream *stream = watch->stream;
+	const struct pp_stream *stream = atomic_load(&watch->stream);
 	uint32_t rank = pp_grid_coord(watch->program, watch->world).pp;
 	if (index >= stream->count) {
-		fprintf(out, "is at the end of step %" PRIu64, (uint64_t)atomic_load(&watch->step));
+		fputs("is at the end of ", out);
+		print_step(watch, out);
 		return;
 	}
 	const struct pp_instr *instr = &stream->items[index];
@@ -114,8 +124,9 @@ static void print_position(struct pp_watch *watch, FILE *out)
 	const struct pp_instr *post = waits ? post_of(stream, index) : NULL;
 	if (post)
 		print_partner(watch, post, out);
-	fprintf(out, " (step %" PRIu64 ", instruction %" PRIu32 " of %" PRIu32, (uint64_t)atomic_load(&watch->step),
-	        index + 1, stream->count);
+	fputs(" (", out);
+	print_step(watch, out);
+	fprintf(out, ", instruction %" PRIu32 " of %" PRIu32, index + 1, stream->count);
 	if (waits && entered)
 		fprintf(out, ", for %.1f s", (double)(pp_clock() - entered) * 1e-9);
 	fputc(')', out);

@@ -16,12 +16,13 @@
 /* One per rank. The owner writes, anyone may read and report. */
 struct pp_watch {
 	const struct pp_program *program; /* NULL before it is loaded */
-	const struct pp_stream *stream;
+	_Atomic(const struct pp_stream *) stream;
 	uint32_t world;              /* world rank */
 	uint64_t timeout;            /* ns of one wait */
 	_Atomic(const char *) doing; /* outside of streams; NULL: at instruction `index` */
 	atomic_uint index;
 	atomic_uint_least64_t step;    /* from 1 */
+	atomic_uint_least64_t batch;   /* of an evaluation after that step, from 1; 0: none */
 	atomic_uint_least64_t entered; /* pp_clock() when the present wait got slow, 0: it did not */
 	atomic_bool reported;
 };
@@ -37,8 +38,8 @@ static inline void pp_watch_at(struct pp_watch *watch, uint32_t index)
 	atomic_store_explicit(&watch->entered, 0, memory_order_relaxed);
 }
 
-/* The rank enters its stream for this step. */
-void pp_watch_enter(struct pp_watch *watch, const struct pp_stream *stream, uint64_t step);
+/* The rank enters a stream for this step, or for this batch (from 1) of the evaluation after it. */
+void pp_watch_enter(struct pp_watch *watch, const struct pp_stream *stream, uint64_t step, uint64_t batch);
 
 /* One line: `rank 2 waits: wait c3 #5 for recv c3 #5 … from rank 3 (step 4, instruction 17 of 60, for 20.0 s); last
  * finished: fwd s3 m6 …; WHY`. `why` may be NULL. Only the first call for a watch prints; returns whether it did. */

@@ -1,5 +1,5 @@
-/* Random collectives and what must come out. Values are a function of (world rank, collective, element), so every member
- * knows what the others give. */
+/* Random collectives and what must come out. Values are a function of (world rank, collective, element), so every
+ * member knows what the others give. */
 #include "collectives.h"
 
 #include "random.h"
@@ -207,13 +207,14 @@ static bool check(const struct posted *posted, char why[256])
 	uint64_t at = posted->in_place && posted->kind == PP_REDUCESCATTER ? m->position * posted->count : 0;
 	for (uint64_t i = 0; i < taken; i++) {
 		double wanted = expected(posted, i);
-		double got =
-		    posted->dtype == PP_F64 ? ((double *)posted->to)[at + i] : (double)((float *)posted->to)[at + i];
+		double got = posted->dtype == PP_F64 ? ((double *)posted->to)[at + i] : (double)((float *)posted->to)[at + i];
 		if (memcmp(&wanted, &got, sizeof got) == 0)
 			continue;
-		snprintf(why, 256, "%s %" PRIu32 " of %" PRIu64 " %s at member %" PRIu32 " of %" PRIu32 ": [%" PRIu64
-		         "] is %.17g, not %.17g", pp_collective_name[posted->kind], posted->number, posted->count,
-		         pp_dtype_name[posted->dtype], m->position, m->members, i, got, wanted);
+		snprintf(why, 256,
+		         "%s %" PRIu32 " of %" PRIu64 " %s at member %" PRIu32 " of %" PRIu32 ": [%" PRIu64
+		         "] is %.17g, not %.17g",
+		         pp_collective_name[posted->kind], posted->number, posted->count, pp_dtype_name[posted->dtype],
+		         m->position, m->members, i, got, wanted);
 		return false;
 	}
 	return true;

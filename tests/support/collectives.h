@@ -15,8 +15,8 @@ struct pp_collective_grid {
 struct pp_program *pp_collective_program(struct pp_arena *arena, const struct pp_collective_grid *grid, uint64_t seed,
                                          uint32_t count);
 
-/* Post the collectives of this rank over a bound endpoint, several at once, among them those of bodies, with one message
- * of every channel under way; twice. False: `why` says what is wrong. */
+/* Post the collectives of this rank over a bound endpoint, several at once, among them those of bodies, with one
+ * message of every channel under way; twice. False: `why` says what is wrong. */
 bool pp_collectives_run(const struct pp_program *program, const struct pp_transport_ops *ops,
                         struct pp_endpoint *endpoint, uint32_t world, char why[256]);
 

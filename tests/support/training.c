@@ -113,15 +113,19 @@ static void collect_steps(struct pp_arena *arena, const char *path, struct pp_tr
 	struct pp_status status;
 	if (!pp_file_read(arena, path, &text, &length, &status))
 		return;
-	char *to = result->steps = pp_arena_alloc(arena, length + 1, 1);
+	static const char evaluation_line[] = "{\"schema\": \"piperun.eval/1\"";
+	char *step = result->steps = pp_arena_alloc(arena, length + 1, 1);
+	char *evaluation = result->evaluations = pp_arena_alloc(arena, length + 1, 1);
 	for (char *line = text; *line; line = strchr(line, '\n') + 1) {
-		const char *from = strstr(line, "\"loss\""), *until = strstr(line, ", \"tokens_per_s\"");
+		bool evaluates = strncmp(line, evaluation_line, sizeof evaluation_line - 1) == 0;
+		const char *from = strstr(line, evaluates ? "\"step\"" : "\"loss\""),
+		           *until = strstr(line, ", \"tokens_per_s\"");
 		assert(from && until);
-		memcpy(to, from, (size_t)(until - from));
-		to += until - from;
-		*to++ = '\n';
+		char **to = evaluates ? &evaluation : &step;
+		memcpy(*to, from, (size_t)(until - from));
+		*to += until - from;
+		*(*to)++ = '\n';
 	}
-	*to = '\0';
 }
 
 struct pp_training_result pp_training_run(struct pp_arena *arena, const struct pp_program *program,
@@ -137,7 +141,7 @@ struct pp_training_result pp_training_run_probed(struct pp_arena *arena, const s
                                                  const struct pp_run_options *options,
                                                  const struct pp_training_probe *probe)
 {
-	struct pp_training_result result = {.ok = true, .steps = ""};
+	struct pp_training_result result = {.ok = true, .steps = "", .evaluations = ""};
 	char path[] = "/tmp/pipec-training-XXXXXX";
 	int descriptor = mkstemp(path);
 	struct pp_run_options own = *options;
@@ -150,7 +154,7 @@ struct pp_training_result pp_training_run_probed(struct pp_arena *arena, const s
 	assert(descriptor >= 0 && loop);
 	close(descriptor);
 	for (uint32_t i = 0; i < program->ranks; i++) {
-		pp_watch_init(&watches[i], program, i, UINT64_C(60000000000));
+		pp_watch_init(&watches[i], program, i, probe->timeout ? probe->timeout : UINT64_C(60000000000));
 		jobs[i].run = (struct pp_rank_run){.program = program,
 		                                   .world = i,
 		                                   .device_ops = probe->device,

@@ -16,8 +16,9 @@ struct pp_program *pp_training_program(struct pp_arena *arena, const struct pp_s
 struct pp_training_result {
 	bool ok;
 	struct pp_status status;
-	char *steps;      /* one line per step: loss, losses of microbatches, lr, norm, as the metrics file has them */
-	uint64_t *hashes; /* of each tensor's final weights; 0 where copies differ */
+	char *evaluations; /* one line per evaluation: step, validation loss, tokens */
+	char *steps;       /* one line per step: loss, losses of microbatches, lr, norm, as the metrics file has them */
+	uint64_t *hashes;  /* of each tensor's final weights; 0 where copies differ */
 };
 
 /* Run all ranks. Results live in the arena. */
@@ -28,6 +29,7 @@ struct pp_training_result pp_training_run(struct pp_arena *arena, const struct p
 /* A device in place of the CPU's, and a look at each rank after the last step, one rank after the other. */
 struct pp_training_probe {
 	const struct pp_device_ops *device;
+	uint64_t timeout; /* ns of one wait; 0: a minute */
 	void (*look)(const struct pp_interp *interp, void *context);
 	void *context;
 };

@@ -53,9 +53,8 @@ static void disagreement_is_noticed(void **state)
 	uint32_t second = ops->post_body(ends[1], PP_REDUCESCATTER, PP_F32, from, to[1], 2);
 	assert_int_equal(ops->test_body(ends[0], first), PP_FAILED);
 	assert_int_equal(ops->test_body(ends[1], second), PP_FAILED);
-	assert_string_equal(
-	    ops->failure(ends[1]),
-	    "members of a tensor-parallel group disagree: member 0 posts allreduce of f32*4, member 1 reducescatter of f32*2");
+	assert_string_equal(ops->failure(ends[1]), "members of a tensor-parallel group disagree: member 0 posts allreduce "
+	                                           "of f32*4, member 1 reducescatter of f32*2");
 	assert_true(to[0][0] == 0 && to[1][0] == 0);
 	pp_loop_destroy(loop);
 	pp_arena_destroy(arena);

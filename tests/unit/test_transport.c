@@ -326,7 +326,7 @@ static void a_stuck_rank_reports_where_it_is(void **state)
 	                          .watches = watches};
 	pp_test_run_loop(&run, results);
 	/* What a report says is kept when a run fails; "finishing" is what the helper does afterwards. */
-	pp_watch_enter(&watches[1], &program->programs[0].streams[1], 1);
+	pp_watch_enter(&watches[1], &program->programs[0].streams[1], 1, 0);
 	pp_watch_at(&watches[1], 1);
 	char *text = NULL;
 	size_t length = 0;
