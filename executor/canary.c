@@ -12,7 +12,7 @@ enum { WORD = sizeof(uint32_t), LISTED = 8 };
 
 struct pp_canary {
 	const struct pp_program *program;
-	uint32_t number; /* of the rank */
+	uint32_t world; /* rank */
 	const struct pp_rank *rank;
 	unsigned char *arena;
 	uint64_t words;             /* of the arena */
@@ -184,7 +184,7 @@ struct pp_canary *pp_canary_open(const struct pp_interp *interp, struct pp_statu
 	struct pp_canary *canary = calloc(1, sizeof *canary);
 	uint64_t bytes = rank->arena_bytes / WORD / 8 + 2; /* the last word may be one that only begins in the arena */
 	if (canary) {
-		*canary = (struct pp_canary){.program = interp->program, .number = interp->world, .rank = rank};
+		*canary = (struct pp_canary){.program = interp->program, .world = interp->world, .rank = rank};
 		canary->words = rank->arena_bytes / WORD;
 		canary->contents = calloc(bytes, 1);
 		canary->initialised = calloc(bytes, 1);
@@ -227,15 +227,16 @@ static bool fail_at(const struct pp_canary *canary, int64_t offset, uint64_t ste
 	for (uint32_t i = 1; i < canary->rank->slot_count; i++)
 		if (distance(&slots[i], offset) < distance(&slots[nearest], offset))
 			nearest = i;
+	char name[PP_GRID_NAME];
 	const char *where = offset < 0                                      ? "before the arena"
 	                    : (uint64_t)offset >= canary->rank->arena_bytes ? "after the arena"
 	                    : distance(&slots[nearest], offset) == 0        ? "between the contents of a slot"
 	                                                                    : "between slots";
 	return pp_fail(status, PP_EXIT_RUN,
-	               "canary of rank %" PRIu32 ": step %" PRIu64 " wrote to offset %" PRId64
-	               ", %s; nearest is %s.%" PRIu32 " at %" PRIu64 " with %" PRIu64 " bytes",
-	               canary->number, step, offset, where, pp_slot_class_name[slots[nearest].class], nearest,
-	               slots[nearest].offset, slots[nearest].bytes);
+	               "canary of %s: step %" PRIu64 " wrote to offset %" PRId64 ", %s; nearest is %s.%" PRIu32
+	               " at %" PRIu64 " with %" PRIu64 " bytes",
+	               pp_grid_name(canary->program, canary->world, name), step, offset, where,
+	               pp_slot_class_name[slots[nearest].class], nearest, slots[nearest].offset, slots[nearest].bytes);
 }
 
 /* The offset of the first byte of a word that no longer holds its pattern. */
@@ -345,14 +346,15 @@ static double percent(uint64_t part, uint64_t whole)
 	return whole ? 100 * (double)part / (double)whole : 0;
 }
 
-static void print_rank(const struct pp_program *program, uint32_t number, const struct found *found, FILE *out)
+static void print_rank(const struct pp_program *program, uint32_t world, const struct found *found, FILE *out)
 {
-	const struct pp_rank *rank = &program->rank[number];
+	const struct pp_rank *rank = &program->rank[pp_grid_coord(program, world).pp];
+	char name[PP_GRID_NAME];
 	fprintf(out,
-	        "canary of rank %" PRIu32 ": arena %" PRIu64 " bytes, touched %" PRIu64 " (%.2f %%) up to %" PRIu64
-	        ", alignment %" PRIu64 " (%.2f %%), unused %" PRIu64 "; nothing outside\n",
-	        number, found->planned, found->touched, percent(found->touched, found->planned), found->end,
-	        found->alignment, percent(found->alignment, found->planned), found->unused);
+	        "canary of %s: arena %" PRIu64 " bytes, touched %" PRIu64 " (%.2f %%) up to %" PRIu64 ", alignment %" PRIu64
+	        " (%.2f %%), unused %" PRIu64 "; nothing outside\n",
+	        pp_grid_name(program, world, name), found->planned, found->touched, percent(found->touched, found->planned),
+	        found->end, found->alignment, percent(found->alignment, found->planned), found->unused);
 	for (uint64_t i = 0; i < found->idle_slots && i < LISTED; i++) {
 		uint64_t slot = found->idle[i].slot;
 		fprintf(out, "  unused: %" PRIu64 " of %" PRIu64 " bytes of %s.%" PRIu64 ", from its byte %" PRIu64 "\n",
@@ -370,13 +372,13 @@ bool pp_canary_report(const struct pp_canary *canary, const struct pp_report_lin
 	measure_arena(canary, &mine);
 	for (uint32_t i = 0; i < canary->rank->slot_count; i++)
 		measure_slot(canary, i, &mine);
-	struct found *all = calloc(canary->program->ranks, sizeof *all);
+	struct found *all = calloc(pp_grid_world(canary->program), sizeof *all);
 	if (!all)
 		return pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory");
 	bool ok = pp_transport_exchange(link->transport, link->endpoint, link->watch, "gathering what canaries saw", &mine,
 	                                all, sizeof *all, status);
-	for (uint32_t rank = 0; ok && out && rank < canary->program->ranks; rank++)
-		print_rank(canary->program, rank, &all[rank], out);
+	for (uint32_t i = 0; ok && out && i < pp_grid_world(canary->program); i++)
+		print_rank(canary->program, i, &all[i], out);
 	if (ok && out)
 		fflush(out);
 	free(all);

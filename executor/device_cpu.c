@@ -87,12 +87,9 @@ static void cpu_destroy(struct pp_device *device)
 	free(device);
 }
 
-/* Tensor-parallel shards and half precision belong to other devices: refuse before anything is allocated. */
+/* Half precision belongs to other devices: refuse before anything is allocated. */
 static bool can_run(const struct pp_program *program, struct pp_status *status)
 {
-	if (program->tp > 1)
-		return pp_fail(status, PP_EXIT_ENVIRONMENT, "the cpu device runs tp = 1 only, the program has tp = %" PRIu32,
-		               program->tp);
 	for (uint32_t t = 0; t < program->tensor_count; t++)
 		if (program->tensors[t].dtype != PP_F32)
 			return pp_fail(status, PP_EXIT_ENVIRONMENT,
@@ -188,8 +185,17 @@ static uint32_t token_table(const struct pp_body *body, const struct pp_body_ins
 	enum { LOGITS = 0, W = 1 };
 	if (instr->op == PP_BODY_EMBED)
 		return instr->operand[W];
-	const struct pp_body_instr *head = instr->op == PP_BODY_XENT ? maker(body, instr->operand[LOGITS]) : NULL;
+	bool judges = instr->op == PP_BODY_XENT || instr->op == PP_BODY_XENT_STATS;
+	const struct pp_body_instr *head = judges ? maker(body, instr->operand[LOGITS]) : NULL;
 	return head ? head->operand[W] : PP_NULL;
+}
+
+/* The rows of a token table that are no tokens become 0. `first`: number of its first row in the whole table. */
+static void clear_rows(float *rows, const struct pp_reg *table, uint64_t first, uint64_t vocab)
+{
+	uint64_t tokens = vocab > first ? vocab - first : 0;
+	if (tokens < table->rows)
+		memset(rows + tokens * table->columns, 0, (table->rows - tokens) * table->columns * sizeof *rows);
 }
 
 /* Rows of token tables at and beyond the vocabulary pad the matrix; they are 0 and stay 0, for their gradients are. */
@@ -202,15 +208,24 @@ static void clear_padding(struct pp_device *device)
 			continue;
 		for (uint32_t i = 0; i < body->count; i++) {
 			uint32_t table = token_table(body, &body->items[i]);
-			if (table == PP_NULL || body->regs[table].base != PP_BASE_WEIGHT ||
-			    body->regs[table].rows <= program->train.vocab)
+			if (table == PP_NULL || body->regs[table].base != PP_BASE_WEIGHT)
 				continue;
 			const struct pp_reg *reg = &body->regs[table];
-			float *rows = (float *)(slot_at(device, reg->slot) + reg->offset);
-			memset(rows + (uint64_t)program->train.vocab * reg->columns, 0,
-			       (uint64_t)(reg->rows - program->train.vocab) * reg->columns * sizeof *rows);
+			bool sharded = reg->type == PP_TYPE_S && reg->shard == 0;
+			clear_rows((float *)(slot_at(device, reg->slot) + reg->offset), reg,
+			           sharded ? (uint64_t)device->coord.tp * reg->rows : 0, program->train.vocab);
 		}
 	}
+}
+
+/* What this coordinate holds of a tensor, from the draws of the whole. */
+static void init_weight(const struct pp_device *device, uint32_t tensor, uint64_t seed, float *to)
+{
+	const struct pp_tensor *whole = &device->program->tensors[tensor];
+	struct pp_box box = pp_tensor_box(device->program, tensor, device->coord.tp);
+	uint64_t run = box.columns == whole->columns ? (uint64_t)box.rows * box.columns : box.columns;
+	for (uint64_t at = 0; at < (uint64_t)box.rows * box.columns; at += run)
+		pp_init_fill(whole, seed, (box.row + at / box.columns) * whole->columns + box.column, run, to + at);
 }
 
 static void cpu_init(struct pp_device *device, uint64_t seed)
@@ -220,9 +235,7 @@ static void cpu_init(struct pp_device *device, uint64_t seed)
 		const struct pp_slot *weight = &device->rank->slots[slot];
 		if (weight->class != PP_SLOT_WEIGHT || weight->tensor == PP_NULL) /* custom layers: room without a tensor */
 			continue;
-		const struct pp_tensor *tensor = &device->program->tensors[weight->tensor];
-		uint64_t count = (uint64_t)tensor->rows * tensor->columns;
-		pp_init_fill(tensor, seed, 0, count, (float *)slot_at(device, slot));
+		init_weight(device, weight->tensor, seed, (float *)slot_at(device, slot));
 	}
 	clear_padding(device);
 }

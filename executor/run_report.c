@@ -1,8 +1,6 @@
 /* Measured against predicted, after the run. Requires: all ranks call the same functions in the same order. */
 #include "run_report.h"
 
-#include "ir/hash.h"
-
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,20 +18,19 @@ struct measured {
 
 struct pp_run_report {
 	const struct pp_program *program;
-	uint32_t rank;
 	uint64_t steps, seen;
 	struct measured measured;
 };
 
-struct pp_run_report *pp_run_report_open(const struct pp_program *program, uint32_t rank, uint64_t steps,
+struct pp_run_report *pp_run_report_open(const struct pp_program *program, uint32_t world, uint64_t steps,
                                          struct pp_status *status)
 {
 	struct pp_run_report *report = calloc(1, sizeof *report);
 	if (!report) {
-		pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory for the measurements of rank %" PRIu32, rank);
+		pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory for the measurements of rank %" PRIu32, world);
 		return NULL;
 	}
-	*report = (struct pp_run_report){.program = program, .rank = rank, .steps = steps};
+	*report = (struct pp_run_report){.program = program, .steps = steps};
 	return report;
 }
 
@@ -58,12 +55,18 @@ static double percent_idle(double busy, double span)
 	return span > 0 ? 100 * (1 - busy / span) : 0;
 }
 
-static void print_rank(const struct pp_program *program, uint32_t rank, const struct measured *of_rank, double span,
+/* Of the column that names ranks. */
+static int label_width(const struct pp_program *program)
+{
+	return pp_grid_world(program) == program->ranks ? 16 : 40;
+}
+
+static void print_rank(const struct pp_program *program, uint32_t world, const struct measured *of_rank, double span,
                        const struct pp_sim *predicted, FILE *out)
 {
-	char label[32];
-	snprintf(label, sizeof label, "idle of rank %" PRIu32, rank);
-	fprintf(out, "%-16s", label);
+	uint32_t rank = pp_grid_coord(program, world).pp;
+	char name[PP_GRID_NAME];
+	fprintf(out, "idle of %-*s", label_width(program) - 8, pp_grid_name(program, world, name));
 	if (predicted)
 		fprintf(out, " %10.1f %%", percent_idle((double)predicted->rank[rank].busy, (double)predicted->makespan));
 	fprintf(out, " %10.1f %%   arena %.2f MiB, process at most %.1f MiB\n",
@@ -85,18 +88,20 @@ static void print_table(const struct pp_program *program, const struct measured 
 {
 	const struct pp_sim *predicted = options->predicted;
 	double span = 0, step = 0;
-	for (uint32_t rank = 0; rank < program->ranks; rank++) {
-		double steps = (double)all[rank].steps;
-		span = (double)all[rank].span / steps > span ? (double)all[rank].span / steps : span;
-		step = (double)all[rank].step / steps > step ? (double)all[rank].step / steps : step;
+	uint32_t world = (uint32_t)pp_grid_world(program);
+	int width = label_width(program);
+	for (uint32_t i = 0; i < world; i++) {
+		double steps = (double)all[i].steps;
+		span = (double)all[i].span / steps > span ? (double)all[i].span / steps : span;
+		step = (double)all[i].step / steps > step ? (double)all[i].step / steps : step;
 	}
-	fprintf(out, "%-16s%s    measured\n", "", predicted ? "    predicted" : "");
-	fprintf(out, "%-16s", "step");
+	fprintf(out, "%-*s%s    measured\n", width, "", predicted ? "    predicted" : "");
+	fprintf(out, "%-*s", width, "step");
 	if (predicted)
 		fprintf(out, " %9.3f ms", (double)(predicted->makespan + predicted->tail) * 1e-6);
 	fprintf(out, " %9.3f ms   first to last compute %.3f ms\n", step * 1e-6, span * 1e-6);
-	for (uint32_t rank = 0; rank < program->ranks; rank++)
-		print_rank(program, rank, &all[rank], span, predicted, out);
+	for (uint32_t i = 0; i < world; i++)
+		print_rank(program, i, &all[i], span, predicted, out);
 	print_sharing(program, options, out);
 	fflush(out);
 }
@@ -107,66 +112,13 @@ bool pp_run_report_print(struct pp_run_report *report, const struct pp_report_li
 	struct rusage usage;
 	if (getrusage(RUSAGE_SELF, &usage) == 0)
 		report->measured.resident = (uint64_t)usage.ru_maxrss * 1024;
-	struct measured *all = calloc(report->program->ranks, sizeof *all);
+	struct measured *all = calloc(pp_grid_world(report->program), sizeof *all);
 	if (!all)
 		return pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory");
 	bool ok = pp_transport_exchange(link->transport, link->endpoint, link->watch, "gathering times", &report->measured,
 	                                all, sizeof *all, status);
 	if (ok && out)
 		print_table(report->program, all, options, out);
-	free(all);
-	return ok;
-}
-
-/* ---- weights --------------------------------------------------------------------------------- */
-
-/* Never 0, which stands for a tensor that is not here. */
-static uint64_t weights_hash(const unsigned char *bytes, uint64_t length)
-{
-	uint64_t hash = pp_hash_bytes(bytes, length);
-	return hash ? hash : 1;
-}
-
-static bool print_hashes(const struct pp_program *program, const uint64_t *all, FILE *out, struct pp_status *status)
-{
-	for (uint32_t tensor = 0; tensor < program->tensor_count; tensor++) {
-		uint32_t owner = PP_NULL;
-		for (uint32_t rank = 0; rank < program->ranks; rank++) {
-			uint64_t hash = all[(uint64_t)rank * program->tensor_count + tensor];
-			if (hash && owner == PP_NULL)
-				owner = rank;
-			else if (hash && hash != all[(uint64_t)owner * program->tensor_count + tensor])
-				return pp_fail(status, PP_EXIT_RUN,
-				               "copies of tensor `%s` differ between ranks %" PRIu32 " and %" PRIu32
-				               " after the last step",
-				               program->tensors[tensor].name, owner, rank);
-		}
-		if (out && owner != PP_NULL)
-			fprintf(out, "weights %s %016" PRIx64 "\n", program->tensors[tensor].name,
-			        all[(uint64_t)owner * program->tensor_count + tensor]);
-	}
-	return true;
-}
-
-bool pp_run_report_weights(const struct pp_report_link *link, FILE *out, struct pp_status *status)
-{
-	const struct pp_program *program = link->interp->program;
-	uint32_t rank = link->interp->coord.pp;
-	uint64_t *mine = calloc((size_t)program->tensor_count + 1, sizeof *mine);
-	uint64_t *all = calloc((size_t)program->tensor_count * program->ranks + 1, sizeof *all);
-	bool ok = mine && all;
-	if (!ok)
-		pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory");
-	for (uint32_t i = 0; ok && i < program->use_count; i++) {
-		const struct pp_use *use = &program->uses[i];
-		if (program->stages[use->stage].rank == rank && !mine[use->tensor])
-			mine[use->tensor] =
-			    weights_hash(link->interp->slots[use->weight], program->rank[rank].slots[use->weight].bytes);
-	}
-	ok = ok && pp_transport_exchange(link->transport, link->endpoint, link->watch, "gathering hashes of weights", mine,
-	                                 all, program->tensor_count * sizeof *mine, status);
-	ok = ok && print_hashes(program, all, out, status);
-	free(mine);
 	free(all);
 	return ok;
 }

@@ -1,5 +1,5 @@
-/* What a run measured, beside what was predicted: step time and idle time per rank, peak memory, hashes of the final
- * weights. Gathered over all ranks; rank 0 prints. */
+/* What a run measured, beside what was predicted: step time and idle time per rank, peak memory. Gathered over all
+ * ranks; rank 0 prints. */
 #ifndef PP_RUN_REPORT_H
 #define PP_RUN_REPORT_H
 
@@ -16,7 +16,7 @@ struct pp_report_link {
 	struct pp_interp *interp;
 };
 
-struct pp_run_report *pp_run_report_open(const struct pp_program *program, uint32_t rank, uint64_t steps,
+struct pp_run_report *pp_run_report_open(const struct pp_program *program, uint32_t world, uint64_t steps,
                                          struct pp_status *status);
 void pp_run_report_close(struct pp_run_report *report);
 
@@ -26,8 +26,5 @@ void pp_run_report_step(struct pp_run_report *report, const struct pp_interp *in
 /* Gather over all ranks and print to `out` (NULL: not on this rank). */
 bool pp_run_report_print(struct pp_run_report *report, const struct pp_report_link *link,
                          const struct pp_run_options *options, FILE *out, struct pp_status *status);
-
-/* `weights NAME HASH` per global tensor, in tensor order. Fails if copies of a tied tensor differ. */
-bool pp_run_report_weights(const struct pp_report_link *link, FILE *out, struct pp_status *status);
 
 #endif

@@ -12,6 +12,7 @@
 #include "run_agree.h"
 #include "run_report.h"
 #include "run_times.h"
+#include "run_weights.h"
 
 #include "ir/lifetime.h"
 
@@ -79,7 +80,7 @@ static double step_flops(const struct pp_program *program, const struct pp_named
 			if (pp_is_compute(instr) && instr->op != PP_OP_REMAT)
 				flops += (double)program->stages[instr->stage].flops[pp_phase_of(instr)];
 		}
-	return flops;
+	return flops * (double)(pp_grid_world(program) / program->ranks);
 }
 
 static bool program_loads(const struct pp_program *program)
@@ -380,7 +381,7 @@ static bool finish(struct training *training, struct pp_status *status)
 		return false;
 	if (ran && training->canary && !pp_canary_report(training->canary, &link, run->world == 0 ? stdout : NULL, status))
 		return false;
-	return !run->options->weights_hash || pp_run_report_weights(&link, run->world == 0 ? stdout : NULL, status);
+	return !run->options->weights_hash || pp_run_weights(&link, run->world == 0 ? stdout : NULL, status);
 }
 
 static bool agree_on_evaluation(struct training *training, struct pp_status *status)
@@ -394,13 +395,14 @@ bool pp_run_rank(struct pp_rank_run *run, struct pp_status *status)
 	struct training training = {.run = run};
 	pp_watch_doing(run->watch, "preparing");
 	bool fine = prepare(&training, status);
-	bool ok = pp_run_agree(run->transport, run->endpoint, run->watch, run->program->ranks,
-	                       "waiting for all ranks to be ready", fine, status);
+	uint32_t world = (uint32_t)pp_grid_world(run->program);
+	bool ok = pp_run_agree(run->transport, run->endpoint, run->watch, world, "waiting for all ranks to be ready", fine,
+	                       status);
 	ok = ok && pp_checkpoints_start(&training.checkpoints, run->options, &training.begin, training.from, status);
 	ok = ok && agree_on_evaluation(&training, status);
 	fine = ok && open_outputs(&training, status);
-	ok = ok && pp_run_agree(run->transport, run->endpoint, run->watch, run->program->ranks,
-	                        "waiting for all ranks to begin", fine, status);
+	ok = ok &&
+	     pp_run_agree(run->transport, run->endpoint, run->watch, world, "waiting for all ranks to begin", fine, status);
 	ok = ok && run_steps(&training, status);
 	ok = ok && finish(&training, status);
 	if (training.metrics) {

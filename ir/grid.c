@@ -100,3 +100,22 @@ uint32_t pp_grid_position(const struct pp_group *group, struct pp_coord coord)
 			return i;
 	return PP_NULL;
 }
+
+/* ---- shards ---------------------------------------------------------------------------------- */
+
+struct pp_box pp_tensor_box(const struct pp_program *program, uint32_t tensor, uint32_t tp)
+{
+	const struct pp_tensor *whole = &program->tensors[tensor];
+	struct pp_box box = {.rows = whole->rows, .columns = whole->columns};
+	uint32_t parts = pp_grid_extent(program, PP_AXIS_TP);
+	if (whole->tp_grad != PP_TP_SHARDED || parts == 1)
+		return box;
+	if (whole->shard == 1) {
+		box.columns /= parts;
+		box.column = tp * box.columns;
+	} else {
+		box.rows /= parts;
+		box.row = tp * box.rows;
+	}
+	return box;
+}

@@ -50,4 +50,11 @@ uint32_t pp_grid_member(const struct pp_program *program, const struct pp_group 
 /* Position of a coordinate in its group, PP_NULL if it is no member. */
 uint32_t pp_grid_position(const struct pp_group *group, struct pp_coord coord);
 
+/* The part of a tensor that a tp coordinate holds: a rectangle of the whole, stored row-major. */
+struct pp_box {
+	uint32_t row, rows, column, columns;
+};
+
+struct pp_box pp_tensor_box(const struct pp_program *program, uint32_t tensor, uint32_t tp);
+
 #endif

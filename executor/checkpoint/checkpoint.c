@@ -22,6 +22,11 @@ static const struct pp_program *program_of(const struct pp_checkpoints *checkpoi
 	return checkpoints->link.interp->program;
 }
 
+static uint32_t world_of(const struct pp_checkpoints *checkpoints)
+{
+	return (uint32_t)pp_grid_world(program_of(checkpoints));
+}
+
 static bool is_first(const struct pp_checkpoints *checkpoints)
 {
 	return checkpoints->link.interp->world == 0;
@@ -59,7 +64,7 @@ static enum pp_agreed ask(const struct pp_checkpoints *checkpoints, const char *
                           struct pp_status *status)
 {
 	const struct pp_report_link *link = &checkpoints->link;
-	return pp_run_ask(link->transport, link->endpoint, link->watch, program_of(checkpoints)->ranks, what, fine, status);
+	return pp_run_ask(link->transport, link->endpoint, link->watch, world_of(checkpoints), what, fine, status);
 }
 
 /* A place where being killed can matter. */
@@ -118,7 +123,7 @@ static bool agree_on_choice(struct pp_checkpoints *checkpoints, const char *path
 	bool fine = !is_first(checkpoints) || choose(path, choice, status);
 	if (ask(checkpoints, "looking for a checkpoint", fine, status) != PP_ALL_FINE)
 		return false;
-	struct choice *all = calloc(program_of(checkpoints)->ranks, sizeof *all);
+	struct choice *all = calloc(world_of(checkpoints), sizeof *all);
 	if (!all)
 		return pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory");
 	bool ok = pp_transport_exchange(link->transport, link->endpoint, link->watch, "choosing a checkpoint", choice, all,
@@ -276,7 +281,7 @@ static bool sees_folder(const struct pp_checkpoints *checkpoints, uint64_t step,
 static bool sees_all(const struct pp_checkpoints *checkpoints, uint64_t step, const struct pp_file_sum *files,
                      struct pp_status *status)
 {
-	for (uint32_t rank = 0; rank < program_of(checkpoints)->ranks; rank++) {
+	for (uint32_t rank = 0; rank < world_of(checkpoints); rank++) {
 		char name[32], path[PP_PATH_MAX];
 		struct stat info;
 		pp_checkpoint_file(name, rank);
@@ -339,7 +344,7 @@ static enum pp_agreed save(struct pp_checkpoints *checkpoints, const struct pp_t
 enum pp_agreed pp_checkpoints_save(struct pp_checkpoints *checkpoints, const struct pp_training_point *point,
                                    struct pp_status *status)
 {
-	uint32_t ranks = program_of(checkpoints)->ranks;
+	uint32_t ranks = world_of(checkpoints);
 	struct pp_file_sum *files = calloc(ranks, sizeof *files);
 	if (!files) {
 		pp_fail(status, PP_EXIT_RUN, "out of memory for saving");

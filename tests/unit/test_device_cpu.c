@@ -299,16 +299,63 @@ static void padding(void **state)
 	}
 }
 
+/* A shard starts with the bits that it has in the whole tensor; so does padding, which is counted in the whole. */
+static void shards(void **state)
+{
+	(void)state;
+	struct fixture f;
+	make(&f);
+	struct pp_status status = {0};
+	float whole[2 * O * I];
+	f.program.tp = 2;
+	f.tensors[1].tp_grad = PP_TP_SHARDED;
+	for (uint8_t dimension = 0; dimension < 2; dimension++) {
+		f.tensors[1].shard = dimension;
+		f.tensors[1].rows = dimension == 0 ? 2 * O : O;
+		f.tensors[1].columns = dimension == 1 ? 2 * I : I;
+		pp_init_fill(&f.tensors[1], 5, 0, 2 * O * I, whole);
+		for (uint32_t tp = 0; tp < 2; tp++) {
+			struct pp_device *device = pp_device_cpu.create(&f.program, (struct pp_coord){.tp = tp}, &status);
+			pp_device_cpu.init(device, 5);
+			const float *weight = pp_device_cpu.slot(device, WEIGHT);
+			for (size_t i = 0; i < O * I; i++) {
+				size_t row = i / I, column = i % I;
+				size_t at = dimension == 0 ? (tp * O + row) * I + column : row * 2 * I + tp * I + column;
+				assert_true(weight[i] == whole[at]);
+			}
+			pp_device_cpu.destroy(device);
+		}
+	}
+	/* Rows of the table of 2 * O tokens: only the first of coordinate 1 is one. */
+	const struct pp_body_instr look_up = {.op = PP_BODY_EMBED, .operand = {X, W, PP_NULL, Y}};
+	struct pp_body body = {
+	    .regs = f.regs, .reg_count = REGS, .items = (struct pp_body_instr *)(uintptr_t)&look_up, .count = 1};
+	struct pp_stage stage = {.rank = 0};
+	f.tensors[1].shard = 0;
+	f.tensors[1].rows = 2 * O;
+	f.tensors[1].columns = I;
+	f.regs[W].type = PP_TYPE_S;
+	f.program.stages = &stage;
+	f.program.bodies = &body;
+	f.program.body_count = 1;
+	f.program.train.vocab = O + 1;
+	for (uint32_t tp = 0; tp < 2; tp++) {
+		struct pp_device *device = pp_device_cpu.create(&f.program, (struct pp_coord){.tp = tp}, &status);
+		pp_device_cpu.init(device, 5);
+		const float *weight = pp_device_cpu.slot(device, WEIGHT);
+		for (size_t i = 0; i < O * I; i++)
+			assert_int_equal(weight[i] != 0, tp == 0 || i < I);
+		pp_device_cpu.destroy(device);
+	}
+	drop(&f);
+}
+
 static void refusals(void **state)
 {
 	(void)state;
 	struct fixture f;
 	make(&f);
 	struct pp_status status = {0};
-	f.program.tp = 2;
-	assert_null(pp_device_cpu.create(&f.program, (struct pp_coord){0}, &status));
-	assert_string_equal(status.text, "the cpu device runs tp = 1 only, the program has tp = 2");
-	f.program.tp = 1;
 	f.tensors[1].dtype = PP_BF16;
 	assert_null(pp_device_cpu.create(&f.program, (struct pp_coord){0}, &status));
 	assert_string_equal(status.text,
@@ -336,7 +383,7 @@ int main(void)
 	    cmocka_unit_test(every_op), cmocka_unit_test(sleep_takes_its_time),
 	    cmocka_unit_test(clipping), cmocka_unit_test(updates),
 	    cmocka_unit_test(memory),   cmocka_unit_test(padding),
-	    cmocka_unit_test(refusals),
+	    cmocka_unit_test(shards),   cmocka_unit_test(refusals),
 	};
 	return cmocka_run_group_tests_name("device_cpu", tests, NULL, NULL);
 }
