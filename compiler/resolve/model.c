@@ -17,6 +17,27 @@ static bool read_positions(struct pp_resolver *resolver, struct pp_section *mode
 	return !arguments || pp_field_whole(resolver, arguments, PP_ATTR_rope_theta, theta);
 }
 
+/* The rows of the token tables: a multiple of pad_vocab * tp, so that tensor-parallel ranks hold as many each. */
+static void read_padding(struct pp_layer_build *build)
+{
+	struct pp_resolver *resolver = build->resolver;
+	struct pp_layer *block = &build->block;
+	uint64_t pad, tp;
+	if (!pp_field_whole(resolver, build->model, PP_ATTR_model_pad_vocab, &pad) ||
+	    !pp_field_whole(resolver, resolver->sections[PP_SECTION_PARALLEL], PP_ATTR_parallel_tp, &tp)) {
+		build->failed = true;
+		return;
+	}
+	uint64_t unit = pad * tp, padded = (block->vocab + unit - 1) / unit * unit;
+	block->padded_vocab = (uint32_t)padded;
+	if (padded < UINT32_MAX)
+		return;
+	pp_error(resolver->diag, "E0106", pp_field_span(build->model, PP_ATTR_model_pad_vocab),
+	         "a vocabulary padded to a multiple of pad_vocab · tp = %llu · %llu is too large", (unsigned long long)pad,
+	         (unsigned long long)tp);
+	build->failed = true;
+}
+
 /* Sizes that blocks, norms, embedding and head share. */
 static void read_sizes(struct pp_layer_build *build)
 {
@@ -40,10 +61,8 @@ static void read_sizes(struct pp_layer_build *build)
 	block->rms = norm == 1;
 	build->failed |= !pp_field_truth(resolver, model, PP_ATTR_model_qk_norm, &block->qk_norm);
 	build->failed |= !read_positions(resolver, model, &block->rope_theta);
-	uint32_t pad = 1;
-	pp_layers_whole(build, model, PP_ATTR_model_pad_vocab, &pad);
 	if (!build->failed)
-		block->padded_vocab = (block->vocab + pad - 1) / pad * pad;
+		read_padding(build);
 }
 
 /* ---- where the list is written --------------------------------------------------------------- */

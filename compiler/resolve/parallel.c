@@ -51,9 +51,6 @@ static void check_sp(struct pp_resolver *resolver, struct pp_section *parallel, 
 		pp_help(pp_warning(resolver->diag, "W0307", pp_field_span(parallel, PP_ATTR_parallel_sp),
 		                   "`sp = true` has no effect with tp = 1"),
 		        "leave it out");
-	else
-		pp_help(pp_not_yet(resolver, pp_field_span(parallel, PP_ATTR_parallel_sp), "`sp = true`"),
-		        "use `sp = false`, which is the default");
 }
 
 /* ---- order of ranks -------------------------------------------------------------------------- */
@@ -128,7 +125,7 @@ static void read_zero(struct pp_resolver *resolver, struct pp_section *section, 
 
 /* ---- the grid -------------------------------------------------------------------------------- */
 
-/* A refused tp or cp still counts in the product. */
+/* A refused cp still counts in the product. */
 static uint64_t written(struct pp_section *section, enum pp_attribute attribute)
 {
 	const struct pp_field *field = pp_field_of(section, attribute);
@@ -146,15 +143,18 @@ void pp_resolve_parallel(struct pp_resolver *resolver)
 	uint64_t vpp;
 	struct grid grid;
 	pp_section_read_all(resolver, section);
-	bool ok = pp_field_whole(resolver, section, PP_ATTR_parallel_pp, &grid.pp);
+	bool sp = false, ok = pp_field_whole(resolver, section, PP_ATTR_parallel_pp, &grid.pp);
+	ok &= pp_field_whole(resolver, section, PP_ATTR_parallel_tp, &grid.tp);
+	ok &= pp_field_truth(resolver, section, PP_ATTR_parallel_sp, &sp);
 	ok &= pp_field_whole(resolver, section, PP_ATTR_parallel_vpp, &vpp);
-	grid.tp = written(section, PP_ATTR_parallel_tp);
 	grid.cp = written(section, PP_ATTR_parallel_cp);
+	if (!ok)
+		return;
 	check_sp(resolver, section, grid.tp);
-	if (!ok || cluster->gpus == 0)
+	if (cluster->gpus == 0)
 		return;
 	grid.devices = (uint64_t)cluster->nodes * cluster->gpus;
-	bool refused = grid.tp > 1 || grid.cp > 1;
+	bool refused = grid.cp > 1;
 	bool unknown = refused && !pp_field_given(section, PP_ATTR_parallel_dp); /* dp = auto depends on what is refused */
 	grid.dp = 1;
 	if (!unknown && !pp_field_whole(resolver, section, PP_ATTR_parallel_dp, &grid.dp))
@@ -173,6 +173,7 @@ void pp_resolve_parallel(struct pp_resolver *resolver)
 		        "use fewer ranks or stages on each rank");
 	*parallel = (struct pp_parallel){
 	    .tp = (uint32_t)grid.tp, .pp = (uint32_t)grid.pp, .vpp = (uint32_t)vpp, .dp = (uint32_t)grid.dp};
+	parallel->sp = sp && grid.tp > 1;
 	read_order(resolver, section, parallel);
 	read_zero(resolver, section, parallel);
 	pp_field_scaled(resolver, section, PP_ATTR_parallel_bucket, 1, &parallel->bucket);

@@ -98,6 +98,7 @@ static void resolve_blocks(struct pp_resolver *resolver)
 	pp_resolve_model(resolver);
 	pp_resolve_cluster(resolver);
 	pp_resolve_parallel(resolver);
+	pp_resolve_tensor(resolver);
 	pp_resolve_train(resolver);
 	pp_resolve_stages(resolver);
 	pp_resolve_run(resolver);

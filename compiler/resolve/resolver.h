@@ -183,6 +183,7 @@ void pp_resolve_model(struct pp_resolver *resolver);
 bool pp_model_is_custom(struct pp_resolver *resolver);
 void pp_resolve_cluster(struct pp_resolver *resolver);
 void pp_resolve_parallel(struct pp_resolver *resolver);
+void pp_resolve_tensor(struct pp_resolver *resolver);
 void pp_resolve_stages(struct pp_resolver *resolver);
 void pp_resolve_split(struct pp_resolver *resolver, const struct pp_stmt *split);
 void pp_schedule_choose(struct pp_resolver *resolver);

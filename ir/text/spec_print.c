@@ -118,8 +118,11 @@ static void print_parallel(const struct pp_parallel *parallel, FILE *out)
 {
 	fprintf(out,
 	        "parallel tp %" PRIu32 " pp %" PRIu32 " vpp %" PRIu32 " dp %" PRIu32 "\n  zero %" PRIu32
-	        "\n  bucket %" PRIu64 "\n  rank_order",
+	        "\n  bucket %" PRIu64,
 	        parallel->tp, parallel->pp, parallel->vpp, parallel->dp, parallel->zero, parallel->bucket);
+	if (parallel->sp)
+		fputs("\n  sp", out);
+	fputs("\n  rank_order", out);
 	for (unsigned i = 0; i < PP_AXIS_COUNT; i++)
 		fprintf(out, " %s", pp_axis_name[parallel->rank_order[i]]);
 	fputc('\n', out);

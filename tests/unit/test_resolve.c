@@ -300,7 +300,7 @@ static void ranges_of_counts(void **state)
 	r = resolve_text("# options: --set parallel.pp=65536 --set parallel.tp=65536\n" MODEL REST);
 	assert_false(r.ok);
 	assert_non_null(strstr(messages_text(&r.parsed, PP_DIAG_SHORT),
-	                       "tp·pp·dp = 65536·65536·1 = 4294967296 but the cluster has 4 GPUs"));
+	                       "tp·pp = 65536·65536 = 4294967296 but the cluster has 4 GPUs"));
 	resolved_free(&r);
 }
 
