@@ -180,22 +180,42 @@ static void put_row(size_t count, bool add, const pp_real *from, pp_real *to)
 		to[i] = add ? to[i] + from[i] : from[i];
 }
 
+/* The tile turned around, square by square; what reaches over the edge goes element by element. */
+static void store_turned(pp_real rows[TILE_ROWS][TILE_COLUMNS], const struct result *result, const struct place *place)
+{
+	pp_real *at = result->at + place->column * result->stride + place->row;
+	size_t whole_rows = place->rows / QUAD * QUAD, whole_columns = place->columns / QUAD * QUAD;
+	for (size_t j = 0; j < whole_columns; j += QUAD) {
+		for (size_t i = 0; i < whole_rows; i += QUAD) {
+			quad square[QUAD];
+			transpose_quad(&rows[i][j], TILE_COLUMNS, square);
+			for (size_t q = 0; q < QUAD; q++) {
+				quad *to = (quad *)(at + (j + q) * result->stride + i);
+				*to = result->add ? *to + square[q] : square[q];
+			}
+		}
+	}
+	for (size_t j = 0; j < place->columns; j++) {
+		for (size_t i = j < whole_columns ? whole_rows : 0; i < place->rows; i++) {
+			pp_real *to = at + j * result->stride + i;
+			*to = result->add ? *to + rows[i][j] : rows[i][j];
+		}
+	}
+}
+
 /* Edges and transposed results. */
 static void store_part(const struct tile *tile, const struct result *result, const struct place *place)
 {
-	pp_real rows[TILE_ROWS][TILE_COLUMNS], turned[TILE_COLUMNS][TILE_ROWS];
+	pp_real rows[TILE_ROWS][TILE_COLUMNS];
 	for (size_t i = 0; i < TILE_ROWS; i++)
-		for (size_t j = 0; j < TILE_COLUMNS; j++)
-			rows[i][j] = result->alpha * tile->sum[i][j / LANES][j % LANES];
-	if (!result->transposed) {
-		for (size_t i = 0; i < place->rows; i++)
-			put_row(place->columns, result->add, rows[i],
-			        result->at + (place->row + i) * result->stride + place->column);
+		for (size_t v = 0; v < TILE_VECTORS; v++)
+			*(loose_vector *)&rows[i][v * LANES] = result->alpha * tile->sum[i][v];
+	if (result->transposed) {
+		store_turned(rows, result, place);
 		return;
 	}
-	transpose(TILE_ROWS, TILE_COLUMNS, rows[0], TILE_COLUMNS, turned[0], TILE_ROWS);
-	for (size_t j = 0; j < place->columns; j++)
-		put_row(place->rows, result->add, turned[j], result->at + (place->column + j) * result->stride + place->row);
+	for (size_t i = 0; i < place->rows; i++)
+		put_row(place->columns, result->add, rows[i], result->at + (place->row + i) * result->stride + place->column);
 }
 
 static inline __attribute__((always_inline)) void store(const struct tile *tile, const struct result *result,
@@ -207,10 +227,26 @@ static inline __attribute__((always_inline)) void store(const struct tile *tile,
 		store_part(tile, result, place);
 }
 
+/* Ask for the rows of a whole tile before they are needed. */
+static inline __attribute__((always_inline)) void fetch(const struct result *result, const struct place *place)
+{
+	if (result->transposed) {
+		const pp_real *row = result->at + place->column * result->stride + place->row;
+		for (size_t j = 0; j < place->columns; j++, row += result->stride)
+			__builtin_prefetch(row, 1);
+		return;
+	}
+	const pp_real *row = result->at + place->row * result->stride + place->column;
+	for (size_t i = 0; i < place->rows; i++, row += result->stride)
+		for (size_t v = 0; v < TILE_VECTORS; v++)
+			__builtin_prefetch(row + v * LANES, 1);
+}
+
 static void tile_in_place(size_t depth, const pp_real *left, size_t stride, const pp_real *panel,
                           const struct result *result, const struct place *place)
 {
 	struct tile tile;
+	fetch(result, place);
 	sum_tile(depth, left, stride, 1, panel, &tile);
 	store(&tile, result, place);
 }
@@ -219,6 +255,7 @@ static void tile_packed(size_t depth, const pp_real *left, const pp_real *panel,
                         const struct place *place)
 {
 	struct tile tile;
+	fetch(result, place);
 	sum_tile(depth, left, 1, TILE_ROWS, panel, &tile);
 	store(&tile, result, place);
 }
@@ -267,6 +304,7 @@ static void multiply(size_t m, size_t n, size_t k, struct pp_matrix left, struct
  * is less work is a matter of speed alone. */
 static bool turn_result(size_t m, size_t n, size_t k)
 {
+
 	size_t blocks = (k + DEPTH - 1) / DEPTH;
 	return m * k + m * n * blocks < n * k;
 }
