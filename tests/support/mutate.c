@@ -30,7 +30,9 @@ static bool pick(struct site *site, const char *letters)
 {
 	for (int tries = 0; tries < 4000; tries++) {
 		site->rank = random_below(site->seed, site->program->ranks);
-		site->stream = &site->program->programs[0].streams[site->rank];
+		uint32_t programs = site->program->program_count;
+		site->stream =
+		    &site->program->programs[programs > 1 ? random_below(site->seed, programs) : 0].streams[site->rank];
 		if (!site->stream->count)
 			continue;
 		site->at = random_below(site->seed, site->stream->count);

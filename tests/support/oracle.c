@@ -40,6 +40,7 @@ struct rank {
 struct oracle {
 	struct pp_arena *arena;
 	const struct pp_program *program;
+	const struct pp_named_program *named; /* that runs */
 	struct rank *ranks;
 	struct message **messages;    /* [channels] */
 	uint32_t *posts[2], *carried; /* [channels] */
@@ -205,7 +206,7 @@ static void compute(struct oracle *o, uint32_t r, const struct pp_instr *instr)
 
 static const struct pp_instr *instr_of(const struct oracle *o, uint32_t r, uint32_t index)
 {
-	return &o->program->programs[0].streams[r].items[index];
+	return &o->named->streams[r].items[index];
 }
 
 static void post(struct oracle *o, uint32_t r, const struct pp_instr *instr, uint32_t index)
@@ -408,7 +409,7 @@ static void tail(struct oracle *o, uint32_t r, const struct pp_instr *instr)
 static bool step(struct oracle *o, uint32_t r, uint64_t number)
 {
 	struct rank *rank = &o->ranks[r];
-	if (rank->at == o->program->programs[0].streams[r].count)
+	if (rank->at == o->named->streams[r].count)
 		return false;
 	const struct pp_instr *instr = instr_of(o, r, rank->at);
 	switch ((enum pp_op)instr->op) {
@@ -475,7 +476,7 @@ static bool run_step(struct oracle *o, uint64_t number)
 				moved = true;
 	}
 	for (uint32_t r = 0; r < program->ranks; r++)
-		if (o->ranks[r].at != program->programs[0].streams[r].count)
+		if (o->ranks[r].at != o->named->streams[r].count)
 			return false;
 	return true;
 }
@@ -500,6 +501,15 @@ static void end_step(struct oracle *o)
 		memset(o->joints[g], 0, o->most * sizeof **o->joints);
 }
 
+/* Instructions of a rank in its longest program. */
+static uint32_t program_length(const struct pp_program *program, uint32_t r)
+{
+	uint32_t most = 0;
+	for (uint32_t i = 0; i < program->program_count; i++)
+		most = program->programs[i].streams[r].count > most ? program->programs[i].streams[r].count : most;
+	return most;
+}
+
 static struct oracle begin(struct pp_arena *arena, const struct pp_program *program, uint64_t seed)
 {
 	struct oracle o = {.arena = arena,
@@ -510,11 +520,11 @@ static struct oracle begin(struct pp_arena *arena, const struct pp_program *prog
 	for (uint32_t r = 0; r < program->ranks; r++) {
 		struct rank *rank = &o.ranks[r];
 		const struct pp_rank *memory = &program->rank[r];
-		if (program->programs[0].streams[r].count > o.most)
-			o.most = program->programs[0].streams[r].count;
+		if (program_length(program, r) > o.most)
+			o.most = program_length(program, r);
 		rank->value = PP_NEW_ARRAY(arena, uint64_t *, memory->slot_count);
 		rank->length = PP_NEW_ARRAY(arena, uint32_t, memory->slot_count);
-		rank->flights = PP_NEW_ARRAY(arena, struct flight, program->programs[0].streams[r].count);
+		rank->flights = PP_NEW_ARRAY(arena, struct flight, program_length(program, r));
 		rank->group_posts = PP_NEW_ARRAY(arena, uint32_t, program->group_count);
 		for (uint32_t i = 0; i < memory->slot_count; i++) {
 			const struct pp_slot *slot = &memory->slots[i];
@@ -547,7 +557,9 @@ bool oracle_run(const struct pp_program *program, uint64_t seed, uint64_t *resul
 	struct oracle o = begin(arena, program, seed);
 	bool finished = true;
 	*result = 0;
-	for (uint64_t number = 0; number < STEPS && finished; number++) {
+	/* Every program in turn, and all of them again: what one leaves behind the next one finds. */
+	for (uint64_t number = 0; number < STEPS * program->program_count && finished; number++) {
+		o.named = &program->programs[number % program->program_count];
 		finished = run_step(&o, number);
 		if (finished)
 			end_step(&o);

@@ -26,11 +26,13 @@ struct tally {
 static const char *mutant_text(struct bench *b, const struct pp_program *before, const struct pp_program *after)
 {
 	for (uint32_t r = 0; r < before->ranks; r++) {
-		const struct pp_stream *x = &before->programs[0].streams[r], *y = &after->programs[0].streams[r];
-		for (uint32_t i = 0; i < x->count || i < y->count; i++)
-			if (i >= x->count || i >= y->count || memcmp(&x->items[i], &y->items[i], sizeof x->items[i]))
-				return pp_arena_printf(b->arena, "rank %u instruction %u (%s)", r, i,
-				                       i < x->count ? pp_op_table[x->items[i].op].mnemonic : "end");
+		for (uint32_t p = 0; p < before->program_count; p++) {
+			const struct pp_stream *x = &before->programs[p].streams[r], *y = &after->programs[p].streams[r];
+			for (uint32_t i = 0; i < x->count || i < y->count; i++)
+				if (i >= x->count || i >= y->count || memcmp(&x->items[i], &y->items[i], sizeof x->items[i]))
+					return pp_arena_printf(b->arena, "%s rank %u instruction %u (%s)", before->programs[p].name, r, i,
+					                       i < x->count ? pp_op_table[x->items[i].op].mnemonic : "end");
+		}
 		for (uint32_t i = 0; i < before->rank[r].slot_count; i++)
 			if (before->rank[r].slots[i].offset != after->rank[r].slots[i].offset ||
 			    before->rank[r].slots[i].bytes != after->rank[r].slots[i].bytes)
@@ -45,6 +47,7 @@ static const struct pp_program *lowered(struct world *w, uint64_t seed)
 	*w = make_world(seed);
 	draw_schedule(w, 4, 5, 2);
 	draw_program(w);
+	w->spec.train.eval_steps = seed % 2;
 	lower(w);
 	assert_true(pp_plan_memory(&w->program, w->diag));
 	return &w->program;
