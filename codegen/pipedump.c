@@ -31,7 +31,8 @@ enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_CSV, FORMAT_CSV_COMMS, FORMAT_PPS
 enum color { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER };
 
 struct arguments {
-	unsigned view, format, unit, color;
+	unsigned view, format, unit, color, transport;
+	const char *diff;
 	const char *ranks, *program, *from, *to, *output;
 	uint64_t width;
 };
@@ -79,6 +80,16 @@ static const struct pp_option table[] = {
      .argument = "stashes|bytes",
      .offset = offsetof(struct arguments, unit),
      .help = "memory view: what to count"},
+    {.name = "transport",
+     .kind = PP_OPTION_CHOICE,
+     .argument = PP_PROGRESS_NAMES,
+     .offset = offsetof(struct arguments, transport),
+     .help = "predict for data that moves as this transport moves it (none: on its own)"},
+    {.name = "diff",
+     .kind = PP_OPTION_TEXT,
+     .argument = "RUN.json",
+     .offset = offsetof(struct arguments, diff),
+     .help = "predicted against measured: RUN is what piperun --trace or --profile wrote"},
     {.name = "color",
      .kind = PP_OPTION_CHOICE,
      .argument = "auto|always|never",
@@ -100,6 +111,7 @@ static const char examples[] = "usage: pipedump [options] PROGRAM          PROGR
                                "  pipedump demo.ppx --view=list --rank=0           every instruction of rank 0\n"
                                "  pipedump demo.ppx --view=memory --unit=bytes     live bytes over time\n"
                                "  pipedump demo.ppx --format=json | jq .bubble\n"
+                               "  pipedump demo.ppx --diff=run.json                predicted against measured\n"
                                "  pipedump demo.ppx --format=trace -o demo.json    for chrome://tracing or Perfetto\n"
                                "\n"
                                "options:\n";
@@ -234,8 +246,9 @@ static bool predict(struct pp_dump *dump, struct pp_program *program, struct pp_
 	size_t before = pp_diag_errors(diag);
 	if (!pp_verify(program, &program->stamp, diag) || pp_diag_errors(diag) > before)
 		return false;
-	enum pp_layout layout = PP_LAYOUT_CHANNEL;
-	if (!pp_simulate(dump->arena, program, dump->named, layout, true, sim))
+	struct pp_sim_options options = {
+	    .layout = PP_LAYOUT_CHANNEL, .intervals = true, .progress = pp_progress_find(dump->transport)};
+	if (!pp_simulate_with(dump->arena, program, dump->named, &options, sim))
 		return false;
 	dump->sim = sim;
 	dump->unit = pp_time_unit_for(sim->makespan + sim->tail);
@@ -321,6 +334,8 @@ static bool emit(const struct pp_dump *dump, const struct arguments *arguments, 
 
 static bool wants_times(const struct arguments *arguments)
 {
+	if (arguments->diff)
+		return true;
 	if (arguments->format == FORMAT_CSV || arguments->format == FORMAT_CSV_COMMS || arguments->format == FORMAT_TRACE)
 		return true;
 	return arguments->format != FORMAT_PPS && (arguments->view == VIEW_DEFAULT || views[arguments->view].wants_times);
@@ -336,7 +351,8 @@ static bool show(struct pp_dump *dump, struct pp_program *program, const struct 
 		return false;
 	number_chunks(dump);
 	dump->unit = pp_time_unit_for(0);
-	bool plain = arguments->format == FORMAT_PPS || arguments->view == VIEW_SOURCE; /* need no proof */
+	bool plain =
+	    !arguments->diff && (arguments->format == FORMAT_PPS || arguments->view == VIEW_SOURCE); /* need no proof */
 	if (!plain && !predict(dump, program, diag)) {
 		if (wants_times(arguments))
 			return pp_fail(status, PP_EXIT_REJECTED,
@@ -346,6 +362,8 @@ static bool show(struct pp_dump *dump, struct pp_program *program, const struct 
 		        dump->file);
 		diag = NULL;
 	}
+	if (arguments->diff)
+		return pp_emit_diff(dump, arguments->diff, arguments->format == FORMAT_JSON, status);
 	return choose_window(dump, arguments, status) && emit(dump, arguments, status);
 }
 
@@ -364,6 +382,7 @@ static int run(struct pp_arena *arena, const struct arguments *arguments, const 
 	    .bytes = arguments->unit == 1,
 	    .color = wants_color(arguments),
 	    .utf8 = locale_is_utf8(),
+	    .transport = pp_progress_models[arguments->transport].transport,
 	};
 	bool ok = read && dump.out && show(&dump, loaded.program, arguments, loaded.diag, &status);
 	int code = ok ? PP_EXIT_OK : status.code ? (int)status.code : PP_EXIT_REJECTED;

@@ -40,13 +40,15 @@ static void predict_evaluation(struct pp_launch *launch, const struct pp_program
 		launch->run.eval_timeout = patient(launch->timeout, &sim);
 }
 
-void pp_launch_predict(struct pp_launch *launch, const struct pp_program *program)
+void pp_launch_predict(struct pp_launch *launch, const struct pp_program *program, const char *transport)
 {
 	struct pp_sim *sim = PP_NEW(launch->arena, struct pp_sim);
-	bool intervals = launch->run.trace_path || launch->run.profile_path;
+	struct pp_sim_options options = {.layout = PP_LAYOUT_CHANNEL,
+	                                 .intervals = launch->run.trace_path || launch->run.profile_path,
+	                                 .progress = pp_progress_find(transport)};
 	launch->run.arena = launch->arena;
 	predict_evaluation(launch, program);
-	if (!pp_simulate(launch->arena, program, pp_program_find(program, "train"), PP_LAYOUT_CHANNEL, intervals, sim))
+	if (!pp_simulate_with(launch->arena, program, pp_program_find(program, "train"), &options, sim))
 		return;
 	launch->run.predicted = sim->makespan ? sim : NULL; /* no prices: nothing to compare with */
 	if (!launch->timeout_given)
@@ -179,7 +181,7 @@ int pp_launch_loop(struct pp_launch *launch)
 		        "piperun: not started by mpirun: %" PRIu32 " ranks run as threads of this process (--transport=loop)\n",
 		        world);
 	launch->run.here = world;
-	pp_launch_predict(launch, loaded.program);
+	pp_launch_predict(launch, loaded.program, pp_transport_loop.name);
 	struct pp_loop *loop = pp_loop_create(loaded.program, &launch->transport, &status);
 	if (!loop)
 		return pp_launch_failed(&loaded, &status, true);

@@ -22,9 +22,9 @@ int pp_launch_loop(struct pp_launch *launch);
 /* This process is one rank of an MPI job. In the library pp_executor_mpi. */
 int pp_launch_mpi(struct pp_launch *launch);
 
-/* Shared: predicted times of the train program into launch->run.predicted, and the timeouts that follow for it and for
- * evaluations. */
-void pp_launch_predict(struct pp_launch *launch, const struct pp_program *program);
+/* Shared: predicted times of the train program over this transport into launch->run.predicted, and the timeouts that
+ * follow for it and for evaluations. */
+void pp_launch_predict(struct pp_launch *launch, const struct pp_program *program, const char *transport);
 
 /* Shared: one line, or the diagnostics if the status has no text. Returns the exit code. */
 int pp_launch_failed(const struct pp_loaded *loaded, const struct pp_status *status, bool print);

@@ -79,7 +79,7 @@ static int run_rank(struct start *start, struct pp_status *status)
 	const struct pp_program *program = start->loaded.program;
 	for (uint32_t i = 0; i < start->ranks; i++)
 		launch->run.here += start->here[i];
-	pp_launch_predict(launch, program);
+	pp_launch_predict(launch, program, pp_transport_mpi.name);
 	pp_watch_init(start->watch, program, start->rank, launch->timeout);
 	bool bound = pp_mpi_bind(start->endpoint, program, &launch->transport, status);
 	if (!agree(start, "opening channels", bound, status))

@@ -84,7 +84,7 @@ static void print_sharing(const struct pp_program *program, const struct pp_run_
 }
 
 static void print_table(const struct pp_program *program, const struct measured *all,
-                        const struct pp_run_options *options, FILE *out)
+                        const struct pp_run_options *options, const char *transport, FILE *out)
 {
 	const struct pp_sim *predicted = options->predicted;
 	double span = 0, step = 0;
@@ -95,7 +95,7 @@ static void print_table(const struct pp_program *program, const struct measured 
 		span = (double)all[i].span / steps > span ? (double)all[i].span / steps : span;
 		step = (double)all[i].step / steps > step ? (double)all[i].step / steps : step;
 	}
-	fprintf(out, "%-*s%s    measured\n", width, "", predicted ? "    predicted" : "");
+	fprintf(out, "over %-*s%s    measured\n", width - 5, transport, predicted ? "    predicted" : "");
 	fprintf(out, "%-*s", width, "step");
 	if (predicted)
 		fprintf(out, " %9.3f ms", (double)(predicted->makespan + predicted->tail) * 1e-6);
@@ -118,7 +118,7 @@ bool pp_run_report_print(struct pp_run_report *report, const struct pp_report_li
 	bool ok = pp_transport_exchange(link->transport, link->endpoint, link->watch, "gathering times", &report->measured,
 	                                all, sizeof *all, status);
 	if (ok && out)
-		print_table(report->program, all, options, out);
+		print_table(report->program, all, options, link->transport->name, out);
 	free(all);
 	return ok;
 }

@@ -117,7 +117,8 @@ static void compute(struct pp_sim_run *run, uint32_t rank, const struct pp_instr
 {
 	struct pp_sim_state *state = &run->ranks[rank];
 	struct pp_sim_rank *result = &run->sim->rank[rank];
-	uint64_t start = state->clock, ticks = compute_ticks(run, state, instr);
+	uint64_t start = state->clock, ticks = pp_plus(compute_ticks(run, state, instr), state->owed);
+	state->owed = 0;
 	close_gap(run, rank, start);
 	if (!state->computed) {
 		result->first = start;
@@ -126,6 +127,8 @@ static void compute(struct pp_sim_run *run, uint32_t rank, const struct pp_instr
 	}
 	take_slots(run, rank, instr);
 	state->clock = pp_plus(start, ticks);
+	if (run->progress)
+		pp_sim_busy(run, rank, start, instr);
 	give_slots(run, rank, instr);
 	result->busy = pp_plus(result->busy, ticks);
 	result->last = state->gap_from = state->clock;
@@ -279,6 +282,8 @@ static void tail_work(struct pp_sim_run *run, uint32_t rank, const struct pp_ins
 	if (bandwidth)
 		state->clock =
 		    pp_plus(start, pp_transfer_ticks(0, bandwidth, pp_tail_traffic(&run->program->rank[rank], instr)));
+	if (run->progress && state->clock > start)
+		pp_sim_busy(run, rank, start, instr);
 	if (inside(state))
 		run->sim->rank[rank].idle[PP_IDLE_COLLECTIVE] += state->clock - start;
 	if (run->sim->instr)
@@ -328,8 +333,38 @@ static void advance(struct pp_sim_run *run, uint32_t rank)
 	const struct pp_stream *stream = &run->named->streams[rank];
 	struct pp_sim_state *state = &run->ranks[rank];
 	state->waiting = PP_NULL;
-	while (state->at < stream->count && execute(run, rank, &stream->items[state->at]))
+	while (state->at < stream->count && execute(run, rank, &stream->items[state->at])) {
 		state->at++;
+		if (run->event_count && run->events[0].at < state->clock) { /* something else comes first */
+			pp_sim_wake(run, rank);
+			return;
+		}
+	}
+}
+
+/* All ranks, in the order of time. */
+static void run_by_time(struct pp_sim_run *run)
+{
+	struct pp_sim_event event;
+	while (pp_sim_next_event(run, &event)) {
+		run->now = event.at;
+		if (event.number >= run->program->ranks) {
+			pp_sim_start(run, (uint32_t)(event.number - run->program->ranks));
+			continue;
+		}
+		run->ranks[event.number].in_work = false;
+		advance(run, (uint32_t)event.number);
+	}
+}
+
+/* All ranks, in any order. */
+static void run_by_need(struct pp_sim_run *run)
+{
+	while (run->work_count) {
+		uint32_t rank = run->work[--run->work_count];
+		run->ranks[rank].in_work = false;
+		advance(run, rank);
+	}
 }
 
 /* ---- results --------------------------------------------------------------------------------- */
@@ -389,13 +424,25 @@ static void begin_rank(struct pp_sim_run *run, uint32_t rank)
 	pp_sim_wake(run, rank);
 }
 
-static struct pp_sim_run begin(struct pp_arena *scratch, const struct pp_program *program,
-                               const struct pp_named_program *named, enum pp_layout layout, struct pp_sim *sim)
+/* Whether what ranks do in the meantime changes when a transfer takes place, or the other way round. */
+static bool needs_time(const struct pp_progress_model *progress)
 {
-	struct pp_sim_run run = {
-	    .program = program, .named = named, .scratch = scratch, .sim = sim, .blocking = layout == PP_LAYOUT_BLOCKING};
+	return progress->moves != PP_MOVES_ALONE || progress->permille[0] || progress->permille[1];
+}
+
+static struct pp_sim_run begin(struct pp_arena *scratch, const struct pp_program *program,
+                               const struct pp_named_program *named, const struct pp_sim_options *options,
+                               struct pp_sim *sim)
+{
+	const struct pp_progress_model *progress = options->progress;
+	struct pp_sim_run run = {.program = program,
+	                         .named = named,
+	                         .scratch = scratch,
+	                         .sim = sim,
+	                         .blocking = options->layout == PP_LAYOUT_BLOCKING,
+	                         .progress = progress && needs_time(progress) ? progress : NULL};
 	run.forward_only = pp_is_forward_only(named);
-	run.queues = pp_queues_assign(scratch, program, layout);
+	run.queues = pp_queues_assign(scratch, program, options->layout);
 	run.queue_free = PP_NEW_ARRAY(scratch, uint64_t, run.queues.count);
 	run.head = PP_NEW_ARRAY(scratch, uint32_t, run.queues.count);
 	run.tail = PP_NEW_ARRAY(scratch, uint32_t, run.queues.count);
@@ -418,19 +465,25 @@ static struct pp_sim_run begin(struct pp_arena *scratch, const struct pp_program
 bool pp_simulate(struct pp_arena *arena, const struct pp_program *program, const struct pp_named_program *named,
                  enum pp_layout layout, bool intervals, struct pp_sim *sim)
 {
+	struct pp_sim_options options = {.layout = layout, .intervals = intervals};
+	return pp_simulate_with(arena, program, named, &options, sim);
+}
+
+bool pp_simulate_with(struct pp_arena *arena, const struct pp_program *program, const struct pp_named_program *named,
+                      const struct pp_sim_options *options, struct pp_sim *sim)
+{
 	*sim = (struct pp_sim){.rank = PP_NEW_ARRAY(arena, struct pp_sim_rank, program->ranks)};
-	if (intervals) {
+	if (options->intervals) {
 		sim->instr = PP_NEW_ARRAY(arena, struct pp_interval *, program->ranks);
 		for (uint32_t r = 0; r < program->ranks; r++)
 			sim->instr[r] = PP_NEW_ARRAY(arena, struct pp_interval, named->streams[r].count);
 	}
 	struct pp_arena *scratch = pp_arena_scratch(arena);
-	struct pp_sim_run run = begin(scratch, program, named, layout, sim);
-	while (run.work_count) {
-		uint32_t rank = run.work[--run.work_count];
-		run.ranks[rank].in_work = false;
-		advance(&run, rank);
-	}
+	struct pp_sim_run run = begin(scratch, program, named, options, sim);
+	if (run.progress)
+		run_by_time(&run);
+	else
+		run_by_need(&run);
 	bool finished = true;
 	for (uint32_t r = 0; r < program->ranks; r++)
 		finished &= run.ranks[r].at == named->streams[r].count;

@@ -4,12 +4,14 @@
  * A transfer starts when both ends are posted and head their queues, and takes latency + bytes / bandwidth of its
  * channel; its queues are busy meanwhile. Computes take the ticks of their stage, a pair that may overlap takes
  * pair_permille of the sum. A sum over n members takes 2 (n - 1) ring steps. The step tail's memory traffic takes
- * bytes / memory_bandwidth. Everything else takes no time. */
+ * bytes / memory_bandwidth. Everything else takes no time. With a progress model (progress.h) transfers also wait until
+ * somebody moves their data, or slow computes down. */
 #ifndef PP_SIMULATE_H
 #define PP_SIMULATE_H
 
 #include "arena.h"
 #include "program.h"
+#include "progress.h"
 
 /* Why a rank idles. Between its first and its last compute, a wait for a value is split by what it waits for. */
 enum pp_idle {
@@ -19,7 +21,8 @@ enum pp_idle {
 	                    * (the step  tail up to then included) */
 	PP_IDLE_IMBALANCE, /* in between: the producer of the awaited value had not ended */
 	PP_IDLE_TRANSFER,  /* the transfer of a finished value was under way (wait of a recv or of a send) */
-	PP_IDLE_HEAD_OF_LINE, /* a finished value stood still: its queue, or the slot of its receiver, was not free */
+	PP_IDLE_HEAD_OF_LINE, /* a finished value stood still: its queue, or the slot of its receiver, was not free, or
+	                       * nobody moved it */
 	PP_IDLE_COLLECTIVE,   /* a collective, or work of the step tail, between computes */
 	PP_IDLE_COUNT
 };
@@ -60,6 +63,16 @@ struct pp_sim {
  * does not finish (not verified for that layout). ≥ 10 M instructions per second. */
 bool pp_simulate(struct pp_arena *arena, const struct pp_program *program, const struct pp_named_program *named,
                  enum pp_layout layout, bool intervals, struct pp_sim *sim);
+
+struct pp_sim_options {
+	enum pp_layout layout;
+	bool intervals;
+	const struct pp_progress_model *progress; /* NULL: data moves on its own */
+};
+
+/* The same with a progress model. Runs in the order of time, which costs a logarithm of the ranks per instruction. */
+bool pp_simulate_with(struct pp_arena *arena, const struct pp_program *program, const struct pp_named_program *named,
+                      const struct pp_sim_options *options, struct pp_sim *sim);
 
 /* Bytes that an instruction of the step tail moves: reads and writes of its slots. */
 uint64_t pp_tail_traffic(const struct pp_rank *memory, const struct pp_instr *instr);

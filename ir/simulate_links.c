@@ -83,8 +83,13 @@ void pp_sim_wake(struct pp_sim_run *run, uint32_t rank)
 {
 	if (run->ranks[rank].in_work)
 		return;
-	run->ranks[rank].in_work = true;
-	run->work[run->work_count++] = rank;
+	struct pp_sim_state *state = &run->ranks[rank];
+	state->in_work = true;
+	if (run->progress) {
+		uint64_t ended = state->waiting == PP_NULL ? 0 : run->elements[state->waiting].end;
+		pp_sim_later_event(run, pp_sim_later(state->clock, ended), rank);
+	} else
+		run->work[run->work_count++] = rank;
 }
 
 /* A sum over n members as a ring: each step moves one n-th of the payload. */
@@ -115,12 +120,9 @@ static uint64_t element_ticks(const struct pp_sim_run *run, const struct pp_sim_
 static void complete(struct pp_sim_run *run, struct pp_sim_element *element)
 {
 	element->over = true;
-	for (uint32_t i = 0; i < element->wanted; i++) {
-		const struct pp_sim_post *post = &run->posts[element->first_post + i];
-		if (post->queue != PP_NULL)
-			element->begin = pp_sim_later(element->begin, run->queue_free[post->queue]);
-	}
 	element->end = pp_plus(element->begin, element_ticks(run, element));
+	if (run->progress)
+		pp_sim_charge(run, element);
 	for (uint32_t i = 0; i < element->wanted; i++) {
 		const struct pp_sim_post *post = &run->posts[element->first_post + i];
 		if (post->queue != PP_NULL) {
@@ -140,14 +142,37 @@ static void complete(struct pp_sim_run *run, struct pp_sim_element *element)
 static void try_complete(struct pp_sim_run *run, uint32_t at)
 {
 	struct pp_sim_element *element = &run->elements[at];
-	if (element->over || element->posted < element->wanted)
+	if (element->over || element->ready || element->posted < element->wanted)
 		return;
 	for (uint32_t i = 0; i < element->wanted; i++) {
 		uint32_t post = element->first_post + i, queue = run->posts[post].queue;
 		if (queue != PP_NULL && run->head[queue] != post)
 			return;
 	}
-	complete(run, element);
+	for (uint32_t i = 0; i < element->wanted; i++) {
+		const struct pp_sim_post *post = &run->posts[element->first_post + i];
+		if (post->queue != PP_NULL)
+			element->begin = pp_sim_later(element->begin, run->queue_free[post->queue]);
+	}
+	element->ready = true;
+	if (run->progress)
+		pp_sim_later_event(run, element->begin, (uint64_t)run->program->ranks + at);
+	else
+		complete(run, element);
+}
+
+/* Elements that have come to the heads of their queues. */
+static void check_heads(struct pp_sim_run *run)
+{
+	while (run->check_count)
+		try_complete(run, run->check[--run->check_count]);
+}
+
+void pp_sim_start(struct pp_sim_run *run, uint32_t element)
+{
+	run->elements[element].begin = pp_sim_first_move(run, &run->elements[element], run->now);
+	complete(run, &run->elements[element]);
+	check_heads(run);
 }
 
 void pp_sim_post(struct pp_sim_run *run, uint32_t at, uint32_t index, uint32_t rank, uint32_t queue)
@@ -166,6 +191,5 @@ void pp_sim_post(struct pp_sim_run *run, uint32_t at, uint32_t index, uint32_t r
 		run->tail[queue] = post;
 	}
 	try_complete(run, at);
-	while (run->check_count)
-		try_complete(run, run->check[--run->check_count]);
+	check_heads(run);
 }

@@ -4,6 +4,7 @@
 
 #include "queues.h"
 #include "capped.h"
+#include "lifetime.h"
 #include "simulate.h"
 
 /* A message or a collective. Elements: messages first, channel by channel. */
@@ -15,6 +16,7 @@ struct pp_sim_element {
 	uint32_t first_post;     /* its posts are consecutive */
 	uint32_t group;          /* collectives */
 	bool over;
+	bool ready; /* with a progress model: heads its queues, its start is an event */
 };
 
 struct pp_sim_post {
@@ -31,8 +33,11 @@ struct pp_sim_state {
 	bool in_work, computed, paired;
 	uint64_t pair_first, pair_plan; /* ticks of a pair's first op: as run, as planned */
 	uint64_t gap_from;              /* end of the last compute */
-	uint64_t *written;              /* per slot: when its value was made */
-	bool *live;                     /* per slot */
+	/* With a progress model: the last compute or other work, how often it polls, and what transfers have taken from
+	 * computes to come. */
+	uint64_t busy_from, busy_until, poll_interval, owed;
+	uint64_t *written; /* per slot: when its value was made */
+	bool *live;        /* per slot */
 	uint64_t bytes;
 	uint32_t stashes;
 	uint64_t *last_reader; /* of aux, NULL: no such slots */
@@ -40,6 +45,11 @@ struct pp_sim_state {
 		uint32_t id, element;
 	} * flights; /* collectives posted and not waited for */
 	size_t flight_count, flight_capacity;
+};
+
+/* With a progress model. `number`: a rank, or the number of ranks + an element. */
+struct pp_sim_event {
+	uint64_t at, number;
 };
 
 struct pp_sim_run {
@@ -62,6 +72,10 @@ struct pp_sim_run {
 	uint32_t *work, work_count;
 	uint32_t *check;
 	size_t check_count, check_capacity;
+	const struct pp_progress_model *progress; /* NULL: the order of time does not matter */
+	uint64_t now;
+	struct pp_sim_event *events; /* a heap */
+	size_t event_count, event_capacity;
 	bool blocking, forward_only;
 };
 
@@ -78,5 +92,21 @@ void pp_sim_wake(struct pp_sim_run *run, uint32_t rank);
 
 /* Post number `index` of an element, made at the rank's clock; what can start, starts. */
 void pp_sim_post(struct pp_sim_run *run, uint32_t at, uint32_t index, uint32_t rank, uint32_t queue);
+
+/* A transfer that was to start at this instant may do so. */
+void pp_sim_start(struct pp_sim_run *run, uint32_t element);
+
+/* simulate_progress.c: only with a progress model. */
+void pp_sim_later_event(struct pp_sim_run *run, uint64_t at, uint64_t number);
+bool pp_sim_next_event(struct pp_sim_run *run, struct pp_sim_event *event);
+
+/* The rank is busy with an instruction from `start` to its clock. */
+void pp_sim_busy(struct pp_sim_run *run, uint32_t rank, uint64_t start, const struct pp_instr *instr);
+
+/* When an element that could start at this instant does. */
+uint64_t pp_sim_first_move(const struct pp_sim_run *run, const struct pp_sim_element *element, uint64_t at);
+
+/* An element that is over has slowed its ranks down. */
+void pp_sim_charge(struct pp_sim_run *run, const struct pp_sim_element *element);
 
 #endif

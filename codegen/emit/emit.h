@@ -7,6 +7,7 @@
 #include "ir/json.h"
 #include "ir/program.h"
 #include "ir/simulate.h"
+#include "ir/status.h"
 
 #include <stdio.h>
 
@@ -24,6 +25,7 @@ struct pp_dump {
 	uint64_t from, to; /* ns, window of Gantt and memory curve; to = UINT64_MAX: the end */
 	bool bytes;        /* memory in bytes instead of stashes */
 	bool color, utf8;
+	const char *transport; /* whose progress model the times are for, "none": data moves on its own */
 };
 
 void pp_emit_header(const struct pp_dump *dump); /* one line: what this program is */
@@ -47,6 +49,9 @@ void pp_emit_csv(const struct pp_dump *dump);
 void pp_emit_csv_comms(const struct pp_dump *dump);
 
 void pp_emit_trace(const struct pp_dump *dump);
+
+/* Predicted against measured: `path` is a trace or a profile of a run of this program. */
+bool pp_emit_diff(const struct pp_dump *dump, const char *path, bool json, struct pp_status *status);
 
 /* ---- helpers of the emitters (text.c) -------------------------------------------------------- */
 

@@ -281,6 +281,8 @@ void pp_emit_header(const struct pp_dump *dump)
 		fprintf(dump->out, "; program %s", dump->named->name);
 	if (dump->sim)
 		fprintf(dump->out, "; times in %s", dump->unit.name);
+	if (dump->sim && strcmp(dump->transport, "none") != 0)
+		fprintf(dump->out, ", over %s", dump->transport);
 	fputc('\n', dump->out);
 }
 

@@ -18,6 +18,26 @@ profile_rows() { grep -c "$1" "$work/p.json"; }
 [ "$(profile_rows '^{"rank": [01], "op": "opt"')" = 2 ] || { echo "profile: want two rows of updates"; failures=1; }
 [ "$(profile_rows '"transport": "loop", "device": "cpu", "time_unit": "ns", "steps": 2,$')" = 1 ] || { echo "profile: want two counted steps"; failures=1; }
 [ "$(grep -cE '^ (fwd|bwd|opt|wait recv|wait send) ' "$work/profile.out")" = 5 ] || { echo "profile: want a table of instructions"; failures=1; }
+# The trace and the profile of one run, each beside the prediction, say the same.
+run both 0 "$BIN/piperun" -q --transport=loop "$work/gpt.pps" --steps=4 --trace="$work/b.trace" --profile="$work/b.json"
+run from_trace 0 "$BIN/pipedump" "$work/gpt.pps" --transport=loop --diff="$work/b.trace" --format=json
+run from_profile 0 "$BIN/pipedump" "$work/gpt.pps" --transport=loop --diff="$work/b.json" --format=json
+[ "$(grep -c '"schema": "pipec.diff/1".*"steps": 3, .*"instructions": \[{"instruction": "load"' "$work/from_trace.out")" = 1 ] || { echo "diff: want a table of instructions"; failures=1; }
+sed -i 's/"instructions": \[[^]]*\], //' "$work/from_trace.out"
+same from_trace from_profile
+run text 0 "$BIN/pipedump" "$work/gpt.pps" --diff="$work/b.trace"
+[ "$(grep -cE '^(ranks|bodies|channels|time of all ranks per step), ' "$work/text.out")" = 4 ] || { echo "diff: want four tables"; failures=1; }
+# What is no trace of this program is refused where it begins to differ.
+run other_trace 1 "$BIN/pipedump" "$work/gpt.pps" --diff="$work/t.json"
+lines other_trace 1 '^pipedump: .*/t.json:[0-9]+:[0-9]+: `fwd|`F` where instruction|^pipedump: .*/t.json:[0-9]+:[0-9]+: .*a trace of another program$|rank 2, but the program has 2'
+head -c 9000 "$work/b.trace" >"$work/cut.trace"
+run cut_trace 1 "$BIN/pipedump" "$work/gpt.pps" --diff="$work/cut.trace"
+lines cut_trace 1 '^pipedump: .*/cut.trace:[0-9]+:[0-9]+: '
+run other_profile 1 "$BIN/pipedump" "$work/four.pps" --diff="$work/b.json"
+lines other_profile 1 '^pipedump: .*/b.json is of 2 stages on 2 pipeline ranks, .*/four.pps has 4 on 4$'
+run neither 1 "$BIN/pipedump" "$work/four.pps" --diff="$work/four.pps"
+lines neither 1 ' is neither a trace nor a profile of piperun$'
+
 run noprofile 3 "$BIN/piperun" -q "$work/four.pps" --profile="$work/none/p.json"
 lines noprofile 1 '^piperun: cannot write beside .*/none/p.json: No such file or directory$'
 

@@ -199,13 +199,107 @@ static void a_deadlock_does_not_finish(void **state)
 	pp_arena_destroy(arena);
 }
 
+/* ---- progress models ------------------------------------------------------------------------- */
+
+static struct pp_sim simulate_on(struct pp_arena *arena, const struct pp_program *program, enum pp_layout layout,
+                                 const struct pp_progress_model *progress)
+{
+	struct pp_sim sim;
+	struct pp_sim_options options = {.layout = layout, .progress = progress};
+	assert_true(pp_simulate_with(arena, program, &program->programs[0], &options, &sim));
+	for (uint32_t r = 0; r < program->ranks; r++) {
+		uint64_t total = sim.rank[r].busy;
+		for (int cause = 0; cause < PP_IDLE_COUNT; cause++)
+			total += sim.rank[r].idle[cause];
+		assert_int_equal(total, sim.makespan);
+	}
+	return sim;
+}
+
+/* Taken in the order of time, with transfers that move on their own and take too little of a rank to count, a run is
+ * what it is in any other order; with any other model nothing comes earlier. */
+static void order_of_time(void **state)
+{
+	(void)state;
+	const struct pp_progress_model alone = {.moves = PP_MOVES_ALONE, .permille = {1, 1}};
+	for (uint64_t seed = 1; seed <= 300; seed++) {
+		struct pp_arena *arena = pp_arena_create(NULL);
+		uint64_t random = seed;
+		const struct pp_schedule *schedule = build_random(arena, &random);
+		struct build_options options = {
+		    .trains = seed % 2, .depth = 1 + (uint32_t)(seed % 3), .latency = random_below(&random, 3) * 40};
+		for (int phase = 0; phase < PP_PHASE_COUNT; phase++)
+			options.ticks[phase] = 1 + random_below(&random, 300);
+		const struct pp_program *program = build_program(arena, schedule, &options);
+		for (int layout = 0; layout < PP_LAYOUT_COUNT; layout++) {
+			struct pp_sim any = simulate(arena, program, (enum pp_layout)layout);
+			struct pp_sim timed = simulate_on(arena, program, (enum pp_layout)layout, &alone);
+			assert_int_equal(any.makespan, timed.makespan);
+			assert_int_equal(any.tail, timed.tail);
+			assert_memory_equal(any.rank, timed.rank, program->ranks * sizeof *any.rank);
+			for (int model = 0; model < PP_PROGRESS_MODELS; model++)
+				assert_true(simulate_on(arena, program, (enum pp_layout)layout, &pp_progress_models[model]).makespan >=
+				            any.makespan);
+		}
+		pp_arena_destroy(arena);
+	}
+}
+
+/* Rank 0: F0 0-130, sent until 180, F1 180-310, sent when rank 1 polls. Rank 1: F0 180-280, then B0 280-480. The value
+ * of F1 moves at 310 on its own, or when its sender does it; at 480 when rank 1 must be asked too and B0 never polls;
+ * at 330 when it polls four times. Rank 1 goes on with F1 at 480 or 530, ends B1 300 later; then 50 + 200 to the end.
+ */
+static void moves_only_while_polled(void **state)
+{
+	(void)state;
+	struct pp_arena *arena = pp_arena_create(NULL);
+	struct pp_program *program = two_ranks(arena, false);
+	program->stages[0].ticks[PP_PHASE_F] = 130;
+	assert_int_equal(simulate_on(arena, program, PP_LAYOUT_CHANNEL, pp_progress_find("none")).makespan, 1030);
+	assert_int_equal(simulate_on(arena, program, PP_LAYOUT_CHANNEL, pp_progress_find("loop")).makespan, 1030);
+	struct pp_sim mpi = simulate_on(arena, program, PP_LAYOUT_CHANNEL, pp_progress_find("mpi"));
+	assert_int_equal(mpi.makespan, 1080);
+	assert_idle(&mpi.rank[1], (uint64_t[]){180, 250, 0, 50, 0, 0});
+	struct pp_body_instr items[4] = {
+	    {.op = PP_BODY_COPY}, {.op = PP_BODY_COPY}, {.op = PP_BODY_COPY}, {.op = PP_BODY_COPY}};
+	program->bodies = PP_NEW_ARRAY(arena, struct pp_body, 1);
+	program->bodies[0] = (struct pp_body){.stage = 1, .phase = PP_PHASE_B, .items = items, .count = 4};
+	program->body_count = 1;
+	program->stages[1].body[PP_PHASE_B] = 0;
+	assert_int_equal(simulate_on(arena, program, PP_LAYOUT_CHANNEL, pp_progress_find("mpi")).makespan, 1030);
+	assert_null(pp_progress_find("pigeon"));
+	pp_arena_destroy(arena);
+}
+
+/* A transfer of 50 takes 7 (0.15, rounded down) from the next compute of an end that does not wait for it: that of F1
+ * from B0 of rank 0 and F1 of rank 1, that of B0's gradient from B1 of rank 1. */
+static void takes_a_share(void **state)
+{
+	(void)state;
+	struct pp_arena *arena = pp_arena_create(NULL);
+	struct pp_program *program = two_ranks(arena, false);
+	program->stages[0].ticks[PP_PHASE_F] = 130;
+	struct pp_sim nccl = simulate_on(arena, program, PP_LAYOUT_CHANNEL, pp_progress_find("nccl"));
+	assert_int_equal(nccl.makespan, 1044);
+	assert_int_equal(nccl.rank[0].busy, 2 * 130 + 2 * 200 + 7);
+	assert_int_equal(nccl.rank[1].busy, 2 * 100 + 2 * 200 + 7 + 7);
+	pp_arena_destroy(arena);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(closed_forms),    cmocka_unit_test(times_stop_at_the_most),
-	    cmocka_unit_test(random_programs), cmocka_unit_test(idle_by_cause),
-	    cmocka_unit_test(head_of_line),    cmocka_unit_test(step_tail),
-	    cmocka_unit_test(intervals),       cmocka_unit_test(a_deadlock_does_not_finish),
+	    cmocka_unit_test(closed_forms),
+	    cmocka_unit_test(order_of_time),
+	    cmocka_unit_test(moves_only_while_polled),
+	    cmocka_unit_test(takes_a_share),
+	    cmocka_unit_test(times_stop_at_the_most),
+	    cmocka_unit_test(random_programs),
+	    cmocka_unit_test(idle_by_cause),
+	    cmocka_unit_test(head_of_line),
+	    cmocka_unit_test(step_tail),
+	    cmocka_unit_test(intervals),
+	    cmocka_unit_test(a_deadlock_does_not_finish),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,6 +32,11 @@ static const struct {
     {"csv", "split_4x8.pps --format=csv"},
     {"csv_comms", "interleaved_2x2x4.pps --format=csv-comms"},
     {"trace", "1f1b_4x8.pps --format=trace --rank=3"},
+    {"over_nccl", "interleaved_2x2x4.pps --view=stats --transport=nccl"},
+    {"diff", "1f1b_4x8.pps --diff=1f1b_4x8.profile.json"},
+    {"diff_json", "1f1b_4x8.pps --diff=1f1b_4x8.profile.json --format=json"},
+    {"diff_other", "interleaved_2x2x4.pps --diff=1f1b_4x8.profile.json"},
+    {"diff_no_file", "1f1b_4x8.pps --diff=none.json"},
     {"pps", "two_ranks.pps --format=pps --program=eval"},
     {"unproven", "two_ranks.pps 2>&1 >/dev/null | tail -n 1"}, /* the verifier's own words are its tests' business */
     {"unproven_exit", "two_ranks.pps >/dev/null"},
