@@ -89,7 +89,7 @@ bool pp_grad_part(const struct pp_grad *g, const struct pp_instr *instr, const s
 	}
 	struct pp_message *message =
 	    pp_grad_error(g, pp_arena_printf(g->proof->arena, "lacks `shard`: of %s only the own shard is left", name));
-	pp_proof_also(g->proof, message, g->rank, sum->writer, "scattered here");
+	pp_proof_also(g->proof, message, g->rank, sum->writer, "since here");
 	return false;
 }
 
