@@ -93,6 +93,14 @@ static void build_stages(struct builder *b)
 	}
 }
 
+/* A slot as long as what it holds. */
+static uint32_t content_slot(struct builder *b, uint32_t rank, enum pp_slot_class class, uint32_t tensor)
+{
+	uint64_t bytes = 0;
+	pp_slot_content_bytes(b->program, &(struct pp_slot){.class = (uint8_t) class, .tensor = tensor}, &bytes);
+	return new_slot(b, rank, class, tensor, bytes);
+}
+
 /* Tensor 0 is used by the first and the last stage; tensor 1 + s by stage s. */
 static void build_tensors(struct builder *b)
 {
@@ -108,7 +116,8 @@ static void build_tensors(struct builder *b)
 		                       .columns = SIDE,
 		                       .dims = 2,
 		                       .init = PP_INIT_NORMAL,
-		                       .shard = 255,
+		                       .tp_grad = (uint8_t)(t % PP_TP_GRAD_COUNT),
+		                       .shard = t % PP_TP_GRAD_COUNT == PP_TP_SHARDED ? 0 : 255,
 		                       .decay = t > 0,
 		                       .std = 0.02};
 		for (uint32_t i = 0; i < (t == 0 && stages > 1 ? 2 : 1); i++)
@@ -122,11 +131,11 @@ static void build_tensors(struct builder *b)
 			if (program->uses[e].tensor == use->tensor && program->stages[program->uses[e].stage].rank == rank)
 				use->weight = program->uses[e].weight;
 		if (use->weight == PP_NULL) {
-			use->weight = new_slot(b, rank, PP_SLOT_WEIGHT, use->tensor, SIDE * SIDE * 4);
-			new_slot(b, rank, PP_SLOT_MOMENT, use->tensor, SIDE * SIDE * 4);
-			new_slot(b, rank, PP_SLOT_MOMENT, use->tensor, SIDE * SIDE * 4);
+			use->weight = content_slot(b, rank, PP_SLOT_WEIGHT, use->tensor);
+			content_slot(b, rank, PP_SLOT_MOMENT, use->tensor);
+			content_slot(b, rank, PP_SLOT_MOMENT, use->tensor);
 		}
-		use->grad = new_slot(b, rank, PP_SLOT_GRAD, use->tensor, SIDE * SIDE * 4);
+		use->grad = content_slot(b, rank, PP_SLOT_GRAD, use->tensor);
 	}
 	for (uint32_t r = 0; r < program->ranks; r++) {
 		emit(b, r,
@@ -351,27 +360,26 @@ static bool run_next(struct builder *b, uint32_t rank)
 
 /* ---- tail ------------------------------------------------------------------------------------ */
 
-static void emit_allreduce(struct builder *b, uint32_t rank, uint32_t group, enum pp_dtype dtype, uint32_t count,
-                           uint32_t slot)
+static void emit_collective(struct builder *b, uint32_t rank, struct pp_instr instr, uint32_t slot)
 {
-	emit(b, rank,
-	     (struct pp_instr){.op = PP_OP_COLL,
-	                       .sub = PP_ALLREDUCE,
-	                       .dtype = (uint8_t)dtype,
-	                       .count = count,
-	                       .a = {b->next_collective, group, slot, slot}});
+	instr.op = PP_OP_COLL;
+	instr.a[0] = b->next_collective;
+	instr.a[2] = instr.a[3] = slot;
+	emit(b, rank, instr);
 	emit(b, rank, (struct pp_instr){.op = PP_OP_WAITC, .a = {b->next_collective}});
 }
 
-static uint32_t add_group(struct builder *b, const uint32_t *members, uint32_t count)
+static uint32_t add_group(struct builder *b, enum pp_axis axis, const uint32_t *members, uint32_t count)
 {
 	struct pp_group *group = &b->program->groups[b->program->group_count];
-	*group = (struct pp_group){.axis = PP_AXIS_PP, .member_count = count, .latency = b->options->latency};
+	*group = (struct pp_group){.axis = (uint8_t)axis, .member_count = count, .latency = b->options->latency};
 	group->members = PP_NEW_ARRAY(b->arena, uint32_t, count);
-	memcpy(group->members, members, count * sizeof *members);
+	for (uint32_t i = 0; i < count; i++)
+		group->members[i] = members[i];
 	return b->program->group_count++;
 }
 
+/* Whole gradients: they are summed over tp and dp later. */
 static void sum_tied(struct builder *b)
 {
 	const struct pp_program *program = b->program;
@@ -383,38 +391,52 @@ static void sum_tied(struct builder *b)
 		emit(b, r, (struct pp_instr){.op = PP_OP_ADD, .a = {first->grad, second->grad}});
 		return;
 	}
-	uint32_t members[] = {r < q ? r : q, r < q ? q : r}, group = add_group(b, members, 2);
-	emit_allreduce(b, r, group, PP_F32, SIDE * SIDE, first->grad);
-	emit_allreduce(b, q, group, PP_F32, SIDE * SIDE, second->grad);
+	uint32_t members[] = {r < q ? r : q, r < q ? q : r}, group = add_group(b, PP_AXIS_PP, members, 2);
+	struct pp_instr sum = {.count = (uint32_t)pp_local_elements(program, 0), .a = {0, group}};
+	emit_collective(b, r, sum, first->grad);
+	emit_collective(b, q, sum, second->grad);
 	b->next_collective++;
 }
 
-static void sum_world(struct builder *b, uint32_t world, enum pp_slot_class class, uint32_t count)
+static void sum_all(struct builder *b, uint32_t group, enum pp_slot_class class, uint32_t count)
 {
-	for (uint32_t r = 0; r < b->program->ranks && b->program->ranks > 1; r++)
-		emit_allreduce(b, r, world, PP_F64, count, slot_of_class(b, r, class, PP_NULL, 0));
+	for (uint32_t r = 0; r < b->program->ranks && group != PP_NULL; r++)
+		emit_collective(b, r, (struct pp_instr){.dtype = PP_F64, .count = count, .a = {0, group}},
+		                slot_of_class(b, r, class, PP_NULL, 0));
 	b->next_collective++;
 }
 
-static void emit_tail(struct builder *b)
+/* Whether a use is the first of its tensor on its rank: the others have added to its gradient. */
+static bool first_on_rank(const struct builder *b, uint32_t use)
 {
-	struct pp_program *program = b->program;
-	uint32_t *all = PP_NEW_ARRAY(b->arena, uint32_t, program->ranks);
-	for (uint32_t r = 0; r < program->ranks; r++)
-		all[r] = r;
-	sum_tied(b);
-	uint32_t world = add_group(b, all, program->ranks);
-	sum_world(b, world, PP_SLOT_LOSSES, 2 * program->microbatches);
-	for (uint32_t u = 0; u < program->use_count; u++) {
+	const struct pp_use *uses = b->program->uses;
+	for (uint32_t u = 0; u < use; u++)
+		if (uses[u].tensor == uses[use].tensor &&
+		    b->program->stages[uses[u].stage].rank == b->program->stages[uses[use].stage].rank)
+			return false;
+	return true;
+}
+
+/* One collective for every tensor on every rank. */
+static void each_tensor(struct builder *b, uint32_t group, enum pp_collective kind, bool partial_only)
+{
+	const struct pp_program *program = b->program;
+	for (uint32_t u = 0; u < program->use_count && group != PP_NULL; u++) {
 		const struct pp_use *use = &program->uses[u];
-		uint32_t r = program->stages[use->stage].rank;
-		if (u == 0 || program->uses[u - 1].tensor != use->tensor)
-			emit(b, r,
-			     (struct pp_instr){.op = PP_OP_SQNORM,
-			                       .mb = use->tensor,
-			                       .a = {use->grad, slot_of_class(b, r, PP_SLOT_NORMS, PP_NULL, 0)}});
+		if (!first_on_rank(b, u) || (partial_only && program->tensors[use->tensor].tp_grad != PP_TP_REPLICATED_PARTIAL))
+			continue;
+		uint64_t count =
+		    kind == PP_ALLREDUCE ? pp_local_elements(program, use->tensor) : pp_shard_elements(program, use->tensor);
+		emit_collective(b, program->stages[use->stage].rank,
+		                (struct pp_instr){.sub = (uint8_t)kind, .count = (uint32_t)count, .a = {0, group}},
+		                kind == PP_ALLGATHER ? use->weight : use->grad);
+		b->next_collective++;
 	}
-	sum_world(b, world, PP_SLOT_NORMS, program->tensor_count);
+}
+
+static void emit_updates(struct builder *b, uint8_t flags)
+{
+	const struct pp_program *program = b->program;
 	for (uint32_t r = 0; r < program->ranks; r++)
 		emit(b, r,
 		     (struct pp_instr){.op = PP_OP_CLIP,
@@ -424,16 +446,51 @@ static void emit_tail(struct builder *b)
 	for (uint32_t u = 0; u < program->use_count; u++) {
 		const struct pp_use *use = &program->uses[u];
 		uint32_t r = program->stages[use->stage].rank;
-		if (u && program->uses[u - 1].tensor == use->tensor && program->uses[u - 1].weight == use->weight &&
-		    program->stages[program->uses[u - 1].stage].rank == r)
+		if (!first_on_rank(b, u))
 			continue;
 		emit(b, r,
 		     (struct pp_instr){.op = PP_OP_OPT,
 		                       .sub = PP_ADAMW,
+		                       .flags = flags,
 		                       .mb = program->tensors[use->tensor].decay ? 0 : 1,
 		                       .a = {use->weight, use->grad, slot_of_class(b, r, PP_SLOT_MOMENT, use->tensor, 0),
 		                             slot_of_class(b, r, PP_SLOT_MOMENT, use->tensor, 1)}});
 	}
+}
+
+/* In another order than the compiler's lowering: ties first, then tp, dp; norms over pp first. */
+static void emit_tail(struct builder *b)
+{
+	struct pp_program *program = b->program;
+	bool shards = program->zero && program->dp > 1;
+	uint8_t flags = shards ? PP_SHARD : 0;
+	uint32_t *all = PP_NEW_ARRAY(b->arena, uint32_t, program->ranks);
+	for (uint32_t r = 0; r < program->ranks; r++)
+		all[r] = r;
+	sum_tied(b);
+	uint32_t pp = add_group(b, PP_AXIS_PP, all, program->ranks);
+	uint32_t tp = program->tp > 1 ? add_group(b, PP_AXIS_TP, NULL, 0) : PP_NULL;
+	uint32_t dp = program->dp > 1 ? add_group(b, PP_AXIS_DP, NULL, 0) : PP_NULL;
+	pp = program->ranks > 1 ? pp : PP_NULL;
+	each_tensor(b, tp, PP_ALLREDUCE, true);
+	each_tensor(b, dp, shards ? PP_REDUCESCATTER : PP_ALLREDUCE, false);
+	sum_all(b, pp, PP_SLOT_LOSSES, 2 * program->microbatches);
+	sum_all(b, dp, PP_SLOT_LOSSES, 2 * program->microbatches);
+	for (uint32_t u = 0; u < program->use_count; u++) {
+		const struct pp_use *use = &program->uses[u];
+		uint32_t r = program->stages[use->stage].rank;
+		if (u == 0 || program->uses[u - 1].tensor != use->tensor)
+			emit(b, r,
+			     (struct pp_instr){.op = PP_OP_SQNORM,
+			                       .flags = flags,
+			                       .mb = use->tensor,
+			                       .a = {use->grad, slot_of_class(b, r, PP_SLOT_NORMS, PP_NULL, 0)}});
+	}
+	sum_all(b, pp, PP_SLOT_NORMS, program->tensor_count);
+	sum_all(b, tp, PP_SLOT_NORMS, program->tensor_count);
+	sum_all(b, shards ? dp : PP_NULL, PP_SLOT_NORMS, program->tensor_count);
+	emit_updates(b, flags);
+	each_tensor(b, shards ? dp : PP_NULL, PP_ALLGATHER, false);
 }
 
 static void place_slots(struct pp_rank *memory)
@@ -464,8 +521,9 @@ static struct builder begin(struct pp_arena *arena, const struct pp_schedule *sc
 	struct pp_program *program = b.program = PP_NEW(arena, struct pp_program);
 	*program = (struct pp_program){.arena = arena,
 	                               .ranks = p,
-	                               .tp = 1,
-	                               .dp = 1,
+	                               .tp = options->tp ? options->tp : 1,
+	                               .dp = options->dp ? options->dp : 1,
+	                               .zero = options->zero,
 	                               .vpp = schedule->stages / p,
 	                               .stage_count = schedule->stages,
 	                               .microbatches = schedule->microbatches,
@@ -473,7 +531,7 @@ static struct builder begin(struct pp_arena *arena, const struct pp_schedule *sc
 	                               .schedule_name = schedule->name};
 	program->rank = PP_NEW_ARRAY(arena, struct pp_rank, p);
 	program->channels = PP_NEW_ARRAY(arena, struct pp_channel, 2 * (size_t)schedule->stages);
-	program->groups = PP_NEW_ARRAY(arena, struct pp_group, 2);
+	program->groups = PP_NEW_ARRAY(arena, struct pp_group, 4);
 	program->programs = PP_NEW(arena, struct pp_named_program);
 	program->programs[0] =
 	    (struct pp_named_program){.name = "train", .streams = PP_NEW_ARRAY(arena, struct pp_stream, p)};

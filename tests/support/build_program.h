@@ -12,6 +12,7 @@ struct build_options {
 	bool placed;    /* give slots offsets, all apart */
 	uint64_t ticks[PP_PHASE_COUNT]; /* of every stage; all 0: F 100, B 200, I 100, W 100 */
 	uint64_t latency;               /* of every channel, ns */
+	uint32_t tp, dp, zero;          /* 0: 1, 1, none; tensors in turn sharded, replicated, and partial over tp */
 };
 
 struct pp_schedule *build_gpipe(struct pp_arena *arena, uint32_t ranks, uint32_t microbatches);

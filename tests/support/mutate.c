@@ -147,6 +147,15 @@ static bool change_kind(struct site *site)
 	return true;
 }
 
+/* A reader knows where flags may stand. */
+static bool change_flag(struct site *site)
+{
+	bool weights = site->instr->op == PP_OP_BWD || site->instr->op == PP_OP_BWDW;
+	bool tail = site->instr->op == PP_OP_COLL || site->instr->op == PP_OP_SQNORM || site->instr->op == PP_OP_OPT;
+	site->instr->flags ^= weights ? PP_FIRST : PP_SHARD;
+	return weights || tail;
+}
+
 static bool change_mb(struct site *site)
 {
 	uint32_t limit = carries(site->instr, 'm')   ? site->program->microbatches
@@ -207,9 +216,9 @@ static bool resize_slot(struct site *site)
 bool mutate(struct pp_program *program, enum mutation kind, uint64_t *seed)
 {
 	static const char *const letters[MUTATION_COUNT] = {
-	    [MUTATE_SLOT] = "12345", [MUTATE_CHANNEL] = "c", [MUTATE_SEQUENCE] = "q",     [MUTATE_STAGE] = "s",
-	    [MUTATE_MB] = "mnh",     [MUTATE_FLAGS] = "s",   [MUTATE_DTYPE] = "t",        [MUTATE_COUNT] = "t",
-	    [MUTATE_KIND] = "krue",  [MUTATE_GROUP] = "G",   [MUTATE_COLLECTIVE_ID] = "K"};
+	    [MUTATE_SLOT] = "12345", [MUTATE_CHANNEL] = "c",  [MUTATE_SEQUENCE] = "q",     [MUTATE_STAGE] = "s",
+	    [MUTATE_MB] = "mnh",     [MUTATE_FLAGS] = "srnu", [MUTATE_DTYPE] = "t",        [MUTATE_COUNT] = "t",
+	    [MUTATE_KIND] = "krue",  [MUTATE_GROUP] = "G",    [MUTATE_COLLECTIVE_ID] = "K"};
 	struct site site = {.program = program, .seed = seed};
 	if (!pick(&site, letters[kind]))
 		return false;
@@ -234,8 +243,7 @@ bool mutate(struct pp_program *program, enum mutation kind, uint64_t *seed)
 	case MUTATE_OP:
 		return change_op(&site);
 	case MUTATE_FLAGS:
-		site.instr->flags ^= PP_FIRST;
-		return site.instr->op == PP_OP_BWD || site.instr->op == PP_OP_BWDW; /* a reader knows where flags may stand */
+		return change_flag(&site);
 	case MUTATE_DTYPE:
 		site.instr->dtype =
 		    (uint8_t)((site.instr->dtype + 1 + random_below(seed, PP_DTYPE_COUNT - 1)) % PP_DTYPE_COUNT);

@@ -10,7 +10,7 @@
 #include "ir/file.h"
 #include "lowering_fixture.h"
 
-enum { MUTANTS = 24, INTERLEAVINGS = 3, LISTED = 3, LOWERED = 8, SAMPLES = 27 + LOWERED };
+enum { MUTANTS = 24, INTERLEAVINGS = 3, LISTED = 3, LOWERED = 8, GRIDS = 7, SAMPLES = 27 + LOWERED + GRIDS };
 
 struct sample {
 	const char *name;
@@ -73,6 +73,29 @@ static const struct pp_program *compiled(struct pp_arena *arena, const char *nam
 	return unit.program;
 }
 
+/* Over tp and dp, with and without shards of the optimizer; shards of unequal length over dp = 3. */
+static uint32_t make_grids(struct pp_arena *arena, struct sample *samples)
+{
+	uint64_t random = 77;
+	const struct {
+		struct pp_schedule *schedule;
+		uint32_t tp, dp, zero;
+	} grids[GRIDS] = {
+	    {build_gpipe(arena, 2, 3), 1, 2, 0},          {build_1f1b(arena, 3, 3), 1, 3, 1},
+	    {build_1f1b(arena, 2, 3), 2, 1, 0},           {build_zb_h1(arena, 2, 3), 2, 2, 0},
+	    {build_interleaved(arena, 2, 2, 2), 2, 3, 1}, {build_1f1b(arena, 1, 2), 2, 2, 1},
+	    {build_random(arena, &random), 1, 2, 1},
+	};
+	for (uint32_t i = 0; i < GRIDS; i++) {
+		struct build_options options = {
+		    .trains = true, .placed = true, .tp = grids[i].tp, .dp = grids[i].dp, .zero = grids[i].zero};
+		samples[i] = (struct sample){
+		    .name = pp_arena_printf(arena, "tp %u dp %u zero %u", grids[i].tp, grids[i].dp, grids[i].zero),
+		    .program = build_program(arena, grids[i].schedule, &options)};
+	}
+	return GRIDS;
+}
+
 /* Programs built for tests (with and without a step tail, placed or not, every family, random schedules), random ones
  * through the compiler's back end, and the samples through all of it. */
 static uint32_t make_samples(struct pp_arena *arena, struct world *worlds, struct sample *samples)
@@ -103,6 +126,7 @@ static uint32_t make_samples(struct pp_arena *arena, struct world *worlds, struc
 	                                    "zero_bubble_rows", "custom_costs", "gpt2_small"};
 	for (size_t i = 0; i < sizeof files / sizeof *files; i++)
 		samples[count++] = (struct sample){.name = files[i], .program = compiled(arena, files[i])};
+	count += make_grids(arena, samples + count);
 	for (uint32_t i = 0; i < count; i++)
 		assert_true(oracle_run(samples[i].program, 1, &samples[i].expected));
 	return count;
@@ -145,8 +169,12 @@ static void oracle_agrees_with_itself(void **state)
 	struct sample samples[SAMPLES];
 	struct world worlds[LOWERED];
 	uint32_t count = make_samples(arena, worlds, samples);
-	for (uint32_t i = 0; i < count; i++)
+	for (uint32_t i = 0; i < count; i++) {
+		struct bench b = bench_begin();
+		assert_accepted(&b, samples[i].program);
 		assert_true(same_provenance(&samples[i], samples[i].program));
+		bench_end(&b);
+	}
 	for (uint32_t i = 0; i < LOWERED; i++)
 		end_world(&worlds[i]);
 	pp_arena_destroy(arena);
@@ -176,12 +204,10 @@ static void mutants_are_rejected_or_equal(void **state)
 }
 
 /* The oracle must see what matters: most changes that the verifier rejects do change the provenance. */
-static void oracle_sees_dropped_instructions(void **state)
+static void assert_drops_seen(const struct build_options *options)
 {
-	(void)state;
 	struct pp_arena *arena = pp_arena_create(NULL);
-	struct build_options options = {.trains = true, .placed = true};
-	struct sample sample = {.program = build_program(arena, build_1f1b(arena, 2, 2), &options)};
+	struct sample sample = {.program = build_program(arena, build_1f1b(arena, 2, 2), options)};
 	assert_true(oracle_run(sample.program, 1, &sample.expected));
 	for (uint32_t r = 0; r < 2; r++)
 		for (uint32_t i = 0; i < sample.program->programs[0].streams[r].count; i++) {
@@ -193,6 +219,14 @@ static void oracle_sees_dropped_instructions(void **state)
 			             sample.program->programs[0].streams[r].items[i].op != PP_OP_ZERO);
 		}
 	pp_arena_destroy(arena);
+}
+
+static void oracle_sees_dropped_instructions(void **state)
+{
+	(void)state;
+	assert_drops_seen(&(struct build_options){.trains = true, .placed = true});
+	assert_drops_seen(&(struct build_options){.trains = true, .placed = true, .tp = 2, .dp = 2});
+	assert_drops_seen(&(struct build_options){.trains = true, .placed = true, .tp = 2, .dp = 3, .zero = 1});
 }
 
 int main(void)
