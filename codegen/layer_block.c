@@ -25,10 +25,15 @@ static void norm_params(const struct pp_layer *layer, const struct pp_shape *sha
 	list[1].init = PP_INIT_ZERO;
 }
 
+static const char *optional(bool exists, const char *suffix)
+{
+	return exists ? suffix : NULL;
+}
+
 /* A projection [outputs, inputs]: column-parallel splits its outputs over tp, row-parallel its inputs and leaves the
- * bias whole. Row-parallel projections are those that write to the residual stream. */
-static void linear_params(const struct pp_layer *layer, const char *weight, const char *bias, uint64_t outputs,
-                          uint64_t inputs, bool row_parallel, struct pp_param *list)
+ * bias whole. Row-parallel projections are those that write to the residual stream. `bias`: NULL for none. */
+static void linear_params(const char *weight, const char *bias, uint64_t outputs, uint64_t inputs, bool row_parallel,
+                          struct pp_param *list)
 {
 	list[0] = (struct pp_param){.suffix = weight,
 	                            .rows = outputs,
@@ -36,7 +41,7 @@ static void linear_params(const struct pp_layer *layer, const char *weight, cons
 	                            .init = PP_INIT_NORMAL,
 	                            .shard = row_parallel ? 1 : 0,
 	                            .residual = row_parallel};
-	if (layer->bias)
+	if (bias)
 		list[1] = (struct pp_param){
 		    .suffix = bias, .rows = outputs, .init = PP_INIT_ZERO, .shard = row_parallel ? PP_NOT_SHARDED : 0};
 }
@@ -45,24 +50,25 @@ static void mlp_params(const struct pp_layer *layer, struct pp_param *list)
 {
 	uint64_t hidden = layer->hidden, ffn = layer->ffn;
 	if (!pp_is_gated(layer)) {
-		linear_params(layer, "mlp.fc1.weight", "mlp.fc1.bias", ffn, hidden, false, list + FC1_WEIGHT);
-		linear_params(layer, "mlp.fc2.weight", "mlp.fc2.bias", hidden, ffn, true, list + FC2_WEIGHT);
+		linear_params("mlp.fc1.weight", optional(layer->bias, "mlp.fc1.bias"), ffn, hidden, false, list + FC1_WEIGHT);
+		linear_params("mlp.fc2.weight", optional(layer->bias, "mlp.fc2.bias"), hidden, ffn, true, list + FC2_WEIGHT);
 		return;
 	}
-	linear_params(layer, "mlp.gate.weight", "mlp.gate.bias", ffn, hidden, false, list + FC1_WEIGHT);
-	linear_params(layer, "mlp.up.weight", "mlp.up.bias", ffn, hidden, false, list + UP_WEIGHT);
-	linear_params(layer, "mlp.down.weight", "mlp.down.bias", hidden, ffn, true, list + FC2_WEIGHT);
+	linear_params("mlp.gate.weight", optional(layer->bias, "mlp.gate.bias"), ffn, hidden, false, list + FC1_WEIGHT);
+	linear_params("mlp.up.weight", optional(layer->bias, "mlp.up.bias"), ffn, hidden, false, list + UP_WEIGHT);
+	linear_params("mlp.down.weight", optional(layer->bias, "mlp.down.bias"), hidden, ffn, true, list + FC2_WEIGHT);
 }
 
 /* Attention h(q+2w)+q*h, MLP 2*h*f or gated 3*h*f, two norms of 2h (h without bias), qk-norm 2e; biases q+2w+h and f+h,
- * gated 2f+h (cost model 1.1). */
+ * gated 2f+h (cost model 1.1); with qkv_bias alone q+2w. */
 static void params(const struct pp_layer *layer, const struct pp_shape *shape, struct pp_param *list)
 {
 	uint64_t hidden = layer->hidden, query = pp_query_width(layer), key = pp_key_width(layer);
+	bool qkv = layer->bias || layer->qkv_bias;
 	norm_params(layer, shape, "norm1.weight", "norm1.bias", list + NORM1_WEIGHT);
-	linear_params(layer, "attn.q.weight", "attn.q.bias", query, hidden, false, list + Q_WEIGHT);
-	linear_params(layer, "attn.k.weight", "attn.k.bias", key, hidden, false, list + K_WEIGHT);
-	linear_params(layer, "attn.v.weight", "attn.v.bias", key, hidden, false, list + V_WEIGHT);
+	linear_params("attn.q.weight", optional(qkv, "attn.q.bias"), query, hidden, false, list + Q_WEIGHT);
+	linear_params("attn.k.weight", optional(qkv, "attn.k.bias"), key, hidden, false, list + K_WEIGHT);
+	linear_params("attn.v.weight", optional(qkv, "attn.v.bias"), key, hidden, false, list + V_WEIGHT);
 	for (unsigned i = K_WEIGHT; i <= V_BIAS && pp_shares_heads(layer, shape); i++) {
 		list[i].shard = PP_NOT_SHARDED; /* the gradient of a head comes from all ranks that use it */
 		list[i].partial = true;
@@ -73,7 +79,7 @@ static void params(const struct pp_layer *layer, const struct pp_shape *shape, s
 		list[Q_NORM_WEIGHT].suffix = "attn.q_norm.weight";
 		list[K_NORM_WEIGHT].suffix = "attn.k_norm.weight";
 	}
-	linear_params(layer, "attn.o.weight", "attn.o.bias", hidden, query, true, list + O_WEIGHT);
+	linear_params("attn.o.weight", optional(layer->bias, "attn.o.bias"), hidden, query, true, list + O_WEIGHT);
 	norm_params(layer, shape, "norm2.weight", "norm2.bias", list + NORM2_WEIGHT);
 	mlp_params(layer, list);
 }

@@ -43,6 +43,7 @@ struct pp_layer {
 	uint32_t window; /* attention: last keys seen; 0: all */
 	uint8_t act;     /* enum pp_activation */
 	bool bias;
+	bool qkv_bias;       /* blocks: q, k and v have biases even where `bias` is false */
 	bool qk_norm;        /* blocks: each head of q and k goes through an rmsnorm */
 	uint64_t rope_theta; /* base of rotary positions in the blocks; 0: learned positions in the embedding */
 	bool rms;            /* norm kind: false layernorm, true rmsnorm */

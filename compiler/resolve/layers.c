@@ -17,7 +17,7 @@ struct kind {
 static const struct kind kinds[] = {
     {"embedding", PP_LAYER_EMBEDDING, ""},
     {"block", PP_LAYER_BLOCK,
-     "heads|kv_heads|head_dim|ffn|window|norm|act|bias|qk_norm|experts|top_k|shared|max_nodes_per_token"},
+     "heads|kv_heads|head_dim|ffn|window|norm|act|bias|qkv_bias|qk_norm|experts|top_k|shared|max_nodes_per_token"},
     {"norm", PP_LAYER_NORM, "norm|bias"},
     {"head", PP_LAYER_HEAD, "tie"},
     {"custom", PP_LAYER_CUSTOM, "params|flops|activation|output|time_f|time_i|time_w"},
@@ -118,6 +118,8 @@ static void read_block(struct pp_layer_build *build, struct pp_section *section,
 	override(build, section, PP_ATTR_layer_window, &layer->window);
 	if (pp_field_given(section, PP_ATTR_layer_act))
 		build->failed |= !pp_field_choice(resolver, section, PP_ATTR_layer_act, &layer->act);
+	if (pp_field_given(section, PP_ATTR_layer_qkv_bias))
+		build->failed |= !pp_field_truth(resolver, section, PP_ATTR_layer_qkv_bias, &layer->qkv_bias);
 	if (pp_field_given(section, PP_ATTR_layer_qk_norm))
 		build->failed |= !pp_field_truth(resolver, section, PP_ATTR_layer_qk_norm, &layer->qk_norm);
 }

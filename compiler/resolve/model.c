@@ -59,6 +59,7 @@ static void read_sizes(struct pp_layer_build *build)
 	build->failed |= !pp_field_truth(resolver, model, PP_ATTR_model_bias, &block->bias);
 	build->failed |= !pp_field_choice(resolver, model, PP_ATTR_model_norm, &norm);
 	block->rms = norm == 1;
+	build->failed |= !pp_field_truth(resolver, model, PP_ATTR_model_qkv_bias, &block->qkv_bias);
 	build->failed |= !pp_field_truth(resolver, model, PP_ATTR_model_qk_norm, &block->qk_norm);
 	build->failed |= !read_positions(resolver, model, &block->rope_theta);
 	if (!build->failed)
@@ -144,7 +145,8 @@ static bool alike(const struct pp_layer *a, const struct pp_layer *b)
 {
 	return a->kind == b->kind && a->heads == b->heads && a->kv_heads == b->kv_heads && a->head_dim == b->head_dim &&
 	       a->ffn == b->ffn && a->window == b->window && a->act == b->act && a->bias == b->bias &&
-	       a->qk_norm == b->qk_norm && a->rms == b->rms && memcmp(&a->custom, &b->custom, sizeof a->custom) == 0;
+	       a->qkv_bias == b->qkv_bias && a->qk_norm == b->qk_norm && a->rms == b->rms &&
+	       memcmp(&a->custom, &b->custom, sizeof a->custom) == 0;
 }
 
 /* A name stands for one kind of layer, however many statements make instances of it. */

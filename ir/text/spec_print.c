@@ -60,6 +60,8 @@ static void print_layer(const struct pp_layer *layer, FILE *out)
 		        act_name[layer->act], layer->rms ? "rmsnorm" : "layernorm", layer->bias ? " bias" : "");
 		if (layer->rope_theta)
 			fprintf(out, " rope %" PRIu64, layer->rope_theta);
+		if (layer->qkv_bias)
+			fputs(" qkv_bias", out);
 		if (layer->qk_norm)
 			fputs(" qk_norm", out);
 		break;

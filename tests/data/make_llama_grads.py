@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Make llama.grads and llama_qk_norm.grads: small Llama models with their float64 gradients by PyTorch.
+"""Make llama.grads, llama_qkv_bias.grads and llama_qk_norm.grads: small Llama models with their float64 gradients by PyTorch.
 
 Usage: python3 make_llama_grads.py FOLDER   (needs torch and numpy; Debian's python3-torch is enough)
 
-Grouped queries, head width other than hidden / heads, rope, rmsnorm, swiglu, untied; without biases, and with biases and
-qk-norm. The file is that of make_gpt2_grads.py with the magic "PPGRADS2" and, after the ten u32, six more: kv_heads
+Grouped queries, head width other than hidden / heads, rope, rmsnorm, swiglu, untied; without biases, with those of q, k
+and v alone, and with all of them and qk-norm. The file is that of make_gpt2_grads.py with the magic "PPGRADS2" and, after the ten u32, six more: kv_heads
 head_dim ffn theta qk_norm tensors. window and tanh are 0.
 """
 import math
@@ -19,7 +19,7 @@ HIDDEN, HEADS, KV_HEADS, HEAD_DIM, FFN, LAYERS, VOCAB, SEQ, MICROBATCH, MICROBAT
 THETA = 100
 
 
-def tensor_shapes(qk_norm, bias):
+def tensor_shapes(qk_norm, biased):
     h, q, w = HIDDEN, HEADS * HEAD_DIM, KV_HEADS * HEAD_DIM
     shapes = [("emb.weight", (VOCAB, h))]
     for b in range(LAYERS):
@@ -27,8 +27,7 @@ def tensor_shapes(qk_norm, bias):
                    ("mlp.gate", (FFN, h)), ("mlp.up", (FFN, h)), ("mlp.down", (h, FFN))]
         block = [("norm1.weight", (h,)), ("norm2.weight", (h,))]
         block += [(f"{name}.weight", shape) for name, shape in linears]
-        if bias:
-            block += [(f"{name}.bias", shape[:1]) for name, shape in linears]
+        block += [(f"{name}.bias", shape[:1]) for name, shape in linears[:biased]]
         if qk_norm:
             block += [("attn.q_norm.weight", (HEAD_DIM,)), ("attn.k_norm.weight", (HEAD_DIM,))]
         shapes += [(f"block.{b}.{name}", shape) for name, shape in block]
@@ -88,9 +87,10 @@ def model(w, ids):
     return F.linear(rms_norm(x, w["norm.weight"]), w["head.weight"])
 
 
-def make(path, seed, qk_norm, bias):
+def make(path, seed, qk_norm, biased):
+    """`biased`: how many of the linear layers have biases, the first of them."""
     random = np.random.default_rng(seed)
-    weights = {name: draw(name, shape, random) for name, shape in tensor_shapes(qk_norm, bias)}
+    weights = {name: draw(name, shape, random) for name, shape in tensor_shapes(qk_norm, biased)}
     ids = random.integers(0, VOCAB, (MICROBATCHES, MICROBATCH, SEQ)).astype(np.int32)
     labels = random.integers(0, VOCAB, ids.shape).astype(np.int32)
     labels[random.random(ids.shape) < 0.2] = -1
@@ -117,5 +117,6 @@ def make(path, seed, qk_norm, bias):
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit(__doc__)
-    make(sys.argv[1] + "/llama.grads", seed=1, qk_norm=False, bias=False)
-    make(sys.argv[1] + "/llama_qk_norm.grads", seed=2, qk_norm=True, bias=True)
+    make(sys.argv[1] + "/llama.grads", seed=1, qk_norm=False, biased=0)
+    make(sys.argv[1] + "/llama_qk_norm.grads", seed=2, qk_norm=True, biased=7)
+    make(sys.argv[1] + "/llama_qkv_bias.grads", seed=3, qk_norm=False, biased=3)

@@ -157,7 +157,8 @@ static struct built program_of(const struct reference *model)
 		layer->rms = shape->theta != 0;
 		layer->rope_theta = shape->theta;
 		layer->qk_norm = shape->qk_norm;
-		layer->bias = reference_tensor_named(model, "block.0.attn.q.bias") != NULL;
+		layer->qkv_bias = reference_tensor_named(model, "block.0.attn.q.bias") != NULL;
+		layer->bias = reference_tensor_named(model, "block.0.attn.o.bias") != NULL;
 	}
 	return built;
 }
@@ -226,9 +227,16 @@ static void llama_qk_norm_biases(void **state)
 	check(PP_TEST_DATA "/llama_qk_norm.grads");
 }
 
+static void llama_biases_of_heads(void **state)
+{
+	(void)state;
+	check(PP_TEST_DATA "/llama_qkv_bias.grads");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(tied_tanh), cmocka_unit_test(untied_erf_window),
-	                                   cmocka_unit_test(llama), cmocka_unit_test(llama_qk_norm_biases)};
+	                                   cmocka_unit_test(llama), cmocka_unit_test(llama_qk_norm_biases),
+	                                   cmocka_unit_test(llama_biases_of_heads)};
 	return cmocka_run_group_tests_name("body gradients", tests, NULL, NULL);
 }

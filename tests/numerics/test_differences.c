@@ -338,6 +338,7 @@ static void whole_models(void **state)
 	check_model(PP_TEST_DATA "/gpt2_untied.grads");
 	check_model(PP_TEST_DATA "/llama.grads");
 	check_model(PP_TEST_DATA "/llama_qk_norm.grads");
+	check_model(PP_TEST_DATA "/llama_qkv_bias.grads");
 }
 
 int main(void)

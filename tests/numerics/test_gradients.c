@@ -51,10 +51,17 @@ static void llama_qk_norm_biases(void **state)
 	check(PP_TEST_DATA "/llama_qk_norm.grads");
 }
 
+static void llama_biases_of_heads(void **state)
+{
+	(void)state;
+	check(PP_TEST_DATA "/llama_qkv_bias.grads");
+}
+
 int main(void)
 {
 	pp_kernels_flush_denormals();
 	const struct CMUnitTest tests[] = {cmocka_unit_test(tied_tanh), cmocka_unit_test(untied_erf_window),
-	                                   cmocka_unit_test(llama), cmocka_unit_test(llama_qk_norm_biases)};
+	                                   cmocka_unit_test(llama), cmocka_unit_test(llama_qk_norm_biases),
+	                                   cmocka_unit_test(llama_biases_of_heads)};
 	return cmocka_run_group_tests_name("gradients", tests, NULL, NULL);
 }

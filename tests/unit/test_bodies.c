@@ -267,7 +267,8 @@ static void counts_are_what_bodies_do(void **state)
 			make_llama(&built, variant == 5);
 		for (uint32_t l = 0; l < 5 && variant != 4 && variant != 5; l++) {
 			struct pp_layer *layer = &built.spec->model.layers[l];
-			layer->bias = variant != 1;
+			layer->bias = variant != 1 && variant != 7;
+			layer->qkv_bias = variant == 7;
 			layer->rms = variant == 2;
 			layer->act = variant == 6 || variant == 8 ? PP_ACT_SWIGLU : PP_ACT_GELU;
 			layer->rope_theta = variant == 7 ? 10000 : 0;

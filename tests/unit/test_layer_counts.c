@@ -129,22 +129,28 @@ static void llama_models_have_their_published_sizes(void **state)
 	static const struct {
 		struct model_size size;
 		uint32_t head_dim;
-		bool qk_norm;
+		bool qk_norm, qkv_bias;
 		uint64_t params, block;
 	} models[] = {
-	    {{4096, 32, 32, 32, 11008, 32000, 4096, 1, false}, 0, false, 6738415616, 202383360},  /* Llama-2-7B */
-	    {{8192, 64, 8, 80, 28672, 32000, 4096, 1, false}, 0, false, 68976648192, 855654400},  /* Llama-2-70B */
-	    {{4096, 32, 8, 32, 14336, 128256, 8192, 1, false}, 0, false, 8030261248, 218112000},  /* Llama-3-8B */
-	    {{2048, 32, 8, 16, 8192, 128256, 8192, 1, true}, 0, false, 1235814400, 60821504},     /* Llama-3.2-1B */
-	    {{2560, 32, 8, 36, 9728, 151936, 4096, 1, true}, 128, true, 4022468096, 100930816},   /* Qwen3-4B */
-	    {{4096, 32, 8, 32, 14336, 32000, 4096, 1, false}, 128, false, 7241732096, 218112000}, /* Mistral-7B */
-	    {{4096, 32, 8, 36, 12288, 151936, 4096, 1, false}, 128, true, 8190735360, 192946432}, /* Qwen3-8B */
+	    {{4096, 32, 32, 32, 11008, 32000, 4096, 1, false}, 0, false, false, 6738415616, 202383360},  /* Llama-2-7B */
+	    {{8192, 64, 8, 80, 28672, 32000, 4096, 1, false}, 0, false, false, 68976648192, 855654400},  /* Llama-2-70B */
+	    {{4096, 32, 8, 32, 14336, 128256, 8192, 1, false}, 0, false, false, 8030261248, 218112000},  /* Llama-3-8B */
+	    {{2048, 32, 8, 16, 8192, 128256, 8192, 1, true}, 0, false, false, 1235814400, 60821504},     /* Llama-3.2-1B */
+	    {{2560, 32, 8, 36, 9728, 151936, 4096, 1, true}, 128, true, false, 4022468096, 100930816},   /* Qwen3-4B */
+	    {{4096, 32, 8, 32, 14336, 32000, 4096, 1, false}, 128, false, false, 7241732096, 218112000}, /* Mistral-7B */
+	    {{4096, 32, 8, 36, 12288, 151936, 4096, 1, false}, 128, true, false, 8190735360, 192946432}, /* Qwen3-8B */
+	    {{3584, 28, 4, 28, 18944, 152064, 4096, 1, false}, 0, false, true, 7615616512, 233057792},   /* Qwen2-7B */
+	    {{896, 14, 2, 24, 4864, 151936, 4096, 1, true}, 0, false, true, 494032768, 14912384},        /* Qwen2.5-0.5B */
+	    {{1536, 12, 2, 28, 8960, 151936, 4096, 1, true}, 0, false, true, 1543714304, 46797824},      /* Qwen2.5-1.5B */
+	    {{8192, 64, 8, 80, 29568, 152064, 4096, 1, false}, 0, false, true, 72706203648, 877684736},  /* Qwen2.5-72B */
 	};
 	for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
 		struct fixture f = {.arena = pp_arena_create(NULL)};
 		const uint32_t whole[] = {0};
 		f.spec = fixture_spec(f.arena, &models[i].size);
 		make_llama(f.spec, models[i].head_dim, models[i].qk_norm);
+		for (uint32_t l = 0; l < f.spec->model.layer_count; l++)
+			f.spec->model.layers[l].qkv_bias = models[i].qkv_bias;
 		pp_cost_layers(f.arena, f.spec, &f.stages);
 		staged(&f, whole, 1, 1);
 		assert_int_equal(f.stages.items[0].params, models[i].params);

@@ -13,7 +13,8 @@ static void assert_proven(const struct model_size *size, const uint32_t *first, 
 			struct built built = built_of(size);
 			for (uint32_t l = 0; l < built.spec->model.layer_count; l++) {
 				struct pp_layer *layer = &built.spec->model.layers[l];
-				layer->bias = variant != 1;
+				layer->bias = variant != 1 && variant != 4;
+				layer->qkv_bias = variant == 4;
 				layer->rms = variant == 2;
 				layer->window = variant == 2 ? 3 : 0;
 				layer->act = variant >= 4 ? PP_ACT_SWIGLU : PP_ACT_GELU_TANH;

@@ -11,12 +11,14 @@ static struct built parallel_of(const struct model_size *size, uint32_t tp, bool
 	return built;
 }
 
-/* A variant of the model: GPT-2's kind without biases, with rmsnorm; Llama's kind, with qk-norm. */
+/* A variant of the model: GPT-2's kind without biases, with rmsnorm; Llama's kind, with those of q, k and v alone,
+ * with qk-norm. */
 static void vary(struct pp_spec *spec, unsigned variant)
 {
 	for (uint32_t l = 0; l < spec->model.layer_count; l++) {
 		struct pp_layer *layer = &spec->model.layers[l];
-		layer->bias = variant != 1;
+		layer->bias = variant != 1 && variant != 3;
+		layer->qkv_bias = variant == 3;
 		layer->rms = variant == 2;
 		layer->act = variant >= 3 ? PP_ACT_SWIGLU : PP_ACT_GELU_TANH;
 		layer->qk_norm = variant >= 4;
