@@ -10,8 +10,12 @@ enum { DY };
 static void params(const struct pp_layer *layer, const struct pp_shape *shape, struct pp_param *list)
 {
 	(void)shape;
-	list[WEIGHT] = (struct pp_param){
-	    .suffix = "weight", .rows = layer->padded_vocab, .columns = layer->hidden, .init = PP_INIT_NORMAL, .shard = 0};
+	list[WEIGHT] = (struct pp_param){.suffix = "weight",
+	                                 .rows = layer->padded_vocab,
+	                                 .columns = layer->hidden,
+	                                 .padding = layer->padded_vocab - layer->vocab,
+	                                 .init = PP_INIT_NORMAL,
+	                                 .shard = 0};
 	if (layer->rope_theta)
 		return;
 	list[POSITION] = (struct pp_param){.suffix = "position",

@@ -10,8 +10,12 @@ enum { X, LOGITS };
 static void params(const struct pp_layer *layer, const struct pp_shape *shape, struct pp_param *list)
 {
 	(void)shape;
-	list[WEIGHT] = (struct pp_param){
-	    .suffix = "weight", .rows = layer->padded_vocab, .columns = layer->hidden, .init = PP_INIT_NORMAL, .shard = 0};
+	list[WEIGHT] = (struct pp_param){.suffix = "weight",
+	                                 .rows = layer->padded_vocab,
+	                                 .columns = layer->hidden,
+	                                 .padding = layer->padded_vocab - layer->vocab,
+	                                 .init = PP_INIT_NORMAL,
+	                                 .shard = 0};
 }
 
 /* Head input and logits (cost model 1.3); the logits become their gradient in place. */

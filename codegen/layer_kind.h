@@ -35,6 +35,7 @@ static inline enum pp_spread pp_hidden_spread(const struct pp_shape *shape)
 struct pp_param {
 	const char *suffix;     /* of the tensor's name: attn.q.weight */
 	uint64_t rows, columns; /* columns = 0: a vector */
+	uint64_t padding;       /* of the rows, those that only pad */
 	uint8_t init;           /* enum pp_init */
 	uint8_t shard;          /* dimension split over tp, or PP_NOT_SHARDED */
 	bool partial;           /* not sharded, but each tp coordinate sees only a part of its gradient */

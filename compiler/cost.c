@@ -1,8 +1,9 @@
 /* The cost model: ticks from counts, sums over stages.
  *
  * requires: counts from codegen/layer.h.
- * ensures:  times are whole nanoseconds, B = I + W exactly in every layer and stage; the same numbers on every
- *           machine: IEEE double products and quotients only, rounded once per layer and phase. */
+ * ensures:  times are whole nanoseconds, B = I + W exactly in every layer and stage where tp = 1, and with tp > 1 but
+ * for the collectives, which B hides behind weight gradients; the same numbers on every machine: IEEE double products
+ * and quotients only, rounded once per layer and phase. */
 #include "cost.h"
 
 #include "codegen/layer.h"
@@ -33,6 +34,51 @@ static uint64_t ticks_of(const struct pp_layer_counts *counts, enum pp_phase pha
 		ticks = 1;
 	return pp_plus(ticks, counts->fixed_ns[phase]);
 }
+
+/* ---- collectives of bodies ------------------------------------------------------------------- */
+
+/* The link of the slowest tensor-parallel group. */
+static struct pp_link tensor_link(const struct pp_spec *spec)
+{
+	uint64_t first, stride;
+	return pp_tp_crosses_nodes(spec, &first, &stride) ? spec->cluster.inter : spec->cluster.intra;
+}
+
+/* As a ring of n: 2(n-1) steps of an n-th of the bytes for an allreduce, half as many for the others (cost model 1.5).
+ */
+static uint64_t ring_ticks(const struct pp_layer_collective *collective, const struct pp_link *link, uint64_t members)
+{
+	uint64_t steps = (collective->kind == PP_ALLREDUCE ? 2 : 1) * (members - 1);
+	uint64_t part = collective->bytes / members + (collective->bytes % members != 0);
+	return pp_times(steps, pp_transfer_ticks(link->latency, link->bandwidth, part));
+}
+
+/* exposed = max(0, comm - window) (cost model 1.6): the window is what the body computes between post and await. */
+static uint64_t exposed_ticks(const struct pp_spec *spec, const struct pp_layer_collectives *list, enum pp_phase phase)
+{
+	const struct pp_gpu *gpu = &spec->cluster.gpu;
+	struct pp_link link = tensor_link(spec);
+	uint64_t total = 0;
+	for (uint32_t i = 0; i < list->count; i++) {
+		if (!(list->items[i].phases >> phase & 1))
+			continue;
+		struct pp_layer_counts window = {.matmul_flops = {[PP_PHASE_F] = list->items[i].window}};
+		uint64_t hidden = list->items[i].window ? ticks_of(&window, PP_PHASE_F, gpu, (enum pp_dtype)spec->dtype) : 0;
+		uint64_t ticks = ring_ticks(&list->items[i], &link, spec->parallel.tp);
+		total = pp_plus(total, ticks > hidden ? ticks - hidden : 0);
+	}
+	return total;
+}
+
+static void add_collectives(const struct pp_spec *spec, const struct pp_layer *layer, uint64_t ticks[PP_PHASE_COUNT])
+{
+	struct pp_layer_collectives list;
+	pp_layer_collectives_list(layer, spec, &list);
+	for (unsigned phase = 0; phase < PP_PHASE_COUNT && list.count; phase++)
+		ticks[phase] = pp_plus(ticks[phase], exposed_ticks(spec, &list, (enum pp_phase)phase));
+}
+
+/* ---- layers and stages ----------------------------------------------------------------------- */
 
 /* Whether two layers have the same counts: all that distinguishes them is their place. */
 static bool same_sizes(const struct pp_layer *a, const struct pp_layer *b)
@@ -66,6 +112,7 @@ void pp_cost_layers(struct pp_arena *arena, const struct pp_spec *spec, struct p
 		ticks[PP_PHASE_I] = ticks_of(counts, PP_PHASE_I, &spec->cluster.gpu, dtype);
 		ticks[PP_PHASE_W] = ticks_of(counts, PP_PHASE_W, &spec->cluster.gpu, dtype);
 		ticks[PP_PHASE_B] = pp_plus(ticks[PP_PHASE_I], ticks[PP_PHASE_W]);
+		add_collectives(spec, layer, ticks);
 	}
 }
 
@@ -79,12 +126,14 @@ struct pp_parameter_bytes pp_cost_parameter(const struct pp_spec *spec)
 
 static void stage_sum(struct pp_stages *stages, struct pp_stage_plan *item, const struct pp_parameter_bytes *each)
 {
+	uint64_t held = 0;
 	item->params = item->static_bytes = item->stash_bytes = item->split_bytes = 0;
 	for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++)
 		item->ticks[phase] = item->flops[phase] = 0;
 	for (uint32_t i = item->first_layer; i < item->first_layer + item->layer_count; i++) {
 		const struct pp_layer_counts *counts = &stages->layers[i];
 		item->params = pp_plus(item->params, counts->params);
+		held = pp_plus(held, counts->held_params);
 		item->stash_bytes = pp_plus(item->stash_bytes, counts->stash_bytes);
 		item->split_bytes = pp_plus(item->split_bytes, counts->split_bytes);
 		for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++) {
@@ -93,7 +142,7 @@ static void stage_sum(struct pp_stages *stages, struct pp_stage_plan *item, cons
 			item->flops[phase] = pp_plus(item->flops[phase], flops);
 		}
 	}
-	item->static_bytes = pp_times(item->params, each->weight + each->gradient + each->moments);
+	item->static_bytes = pp_times(held, each->weight + each->gradient + each->moments);
 }
 
 static uint32_t stage_of(const struct pp_stages *stages, uint32_t layer)
@@ -130,6 +179,6 @@ void pp_cost_stages(const struct pp_spec *spec, struct pp_stages *stages)
 		/* Weight and moments are there already; the gradient of this use is its own. */
 		struct pp_stage_plan *item = &stages->items[stage_of(stages, i)];
 		item->params -= stages->layers[i].params;
-		item->static_bytes -= pp_times(stages->layers[i].params, each.weight + each.moments);
+		item->static_bytes -= pp_times(stages->layers[i].held_params, each.weight + each.moments);
 	}
 }

@@ -2,6 +2,7 @@
 #include "partition.h"
 
 #include "balance.h"
+#include "codegen/layer_kind.h"
 #include "cost.h"
 #include "ir/capped.h"
 
@@ -46,7 +47,7 @@ static uint64_t layer_time(const struct pp_stages *stages, uint32_t layer)
 static uint64_t layer_static_bytes(const struct pp_spec *spec, const struct pp_stages *stages, uint32_t layer)
 {
 	struct pp_parameter_bytes each = pp_cost_parameter(spec);
-	return stages->layers[layer].params * (each.weight + each.gradient + each.moments);
+	return stages->layers[layer].held_params * (each.weight + each.gradient + each.moments);
 }
 
 static bool counts_as_layer(const struct pp_spec *spec, uint32_t layer)
@@ -196,6 +197,43 @@ static uint64_t over_cap(const struct pp_balance_problem *problem, const uint64_
 	return rank_bytes[rank] > problem->cap[rank] ? rank_bytes[rank] - problem->cap[rank] : 0;
 }
 
+/* The array that takes the most on a rank, all its copies in flight. */
+struct largest {
+	uint64_t bytes;
+	uint32_t layer, copies;
+	const char *name;
+};
+
+static void largest_of_layer(const struct pp_spec *spec, uint32_t layer, uint32_t copies, struct largest *largest)
+{
+	struct pp_shape shape = pp_shape_make(&spec->model.layers[layer], spec);
+	struct pp_part_layout layout;
+	pp_part_layout_make(&spec->model.layers[layer], &shape, false, &layout);
+	for (unsigned i = 0; i < PP_PARTS_MAX; i++) {
+		const struct pp_part *part = &layout.parts[i];
+		uint64_t bytes = pp_times(pp_times(part->rows, part->columns), pp_dtype_size[part->dtype]);
+		if (layout.offset[i] != UINT64_MAX && pp_times(bytes, copies) > pp_times(largest->bytes, largest->copies))
+			*largest = (struct largest){bytes, layer, copies, part->name};
+	}
+}
+
+/* ", most of them 8 of 1.9 GiB: logits of `head`", where one array makes up most of the activations. */
+static const char *largest_text(struct pp_arena *arena, const struct pp_spec *spec,
+                                const struct pp_balance_problem *problem, const uint32_t *first, uint32_t rank,
+                                uint64_t activations)
+{
+	struct largest largest = {0};
+	for (uint32_t s = 0; s < problem->stages; s++)
+		for (uint32_t i = first[s]; problem->stage_rank[s] == rank && i < first[s + 1]; i++)
+			if (spec->model.layers[i].kind != PP_LAYER_CUSTOM)
+				largest_of_layer(spec, i, problem->in_flight[s], &largest);
+	if (pp_times(largest.bytes, largest.copies) <= activations / 2)
+		return "";
+	const char *of = largest.copies == 1 ? "" : pp_arena_printf(arena, "%u of ", largest.copies);
+	return pp_arena_printf(arena, ", most of them %s%s: %s of `%s`", of, bytes_text(arena, largest.bytes), largest.name,
+	                       pp_layer_title(arena, &spec->model.layers[largest.layer]));
+}
+
 /* No split fits: name the rank that is most over in the best one, and what fills it. */
 static void report_memory(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_balance_problem *problem,
                           const uint32_t *first, const uint64_t *rank_bytes, const uint64_t *headroom,
@@ -212,8 +250,9 @@ static void report_memory(struct pp_arena *arena, const struct pp_spec *spec, co
 	    pp_error(diag, "E0501", spec->cluster_span, "rank %u needs %s of %s (%s over)%s", worst,
 	             bytes_text(arena, needed), bytes_text(arena, cap), bytes_text(arena, needed > cap ? needed - cap : 0),
 	             spec->stages.split || spec->stages.balance == PP_BALANCE_EVEN ? "" : ", and no split fits better");
-	pp_note(m, "weights, gradients and optimizer state %s, activations in flight %s%s%s",
+	pp_note(m, "weights, gradients and optimizer state %s, activations in flight %s%s%s%s",
 	        bytes_text(arena, worst_fixed), bytes_text(arena, worst_stash),
+	        largest_text(arena, spec, problem, first, worst, worst_stash),
 	        buffers ? ", message buffers and workspace " : "", buffers ? bytes_text(arena, buffers) : "");
 	const char *memory = "gpu { memory = … } in `cluster` is the capacity of a device";
 	if (worst_stash > worst_fixed && spec->model.trains)

@@ -1,5 +1,5 @@
-/* Hashes of the final weights. Every rank hashes what it holds; copies are compared by hash. Of tensors that are sharded
- * over tp, the shards of one owner each travel to all, a piece at a time, in row-major order of the whole.
+/* Hashes of the final weights. Every rank hashes what it holds; copies are compared by hash. Of tensors that are
+ * sharded over tp, the shards of one owner each travel to all, a piece at a time, in row-major order of the whole.
  *
  * Requires: all ranks call the same functions in the same order. */
 #include "run_weights.h"
@@ -80,7 +80,7 @@ static bool copies_agree(const struct weights *w, struct pp_status *status)
 struct gather {
 	const struct weights *w;
 	uint32_t tensor;
-	struct pp_box box;   /* of tp coordinate 0; all have the same extent */
+	struct pp_box box; /* of tp coordinate 0; all have the same extent */
 	unsigned char *piece, *pieces;
 	uint64_t piece_bytes;
 	uint64_t hash;
@@ -180,10 +180,8 @@ static bool print(const struct weights *w, FILE *out, struct pp_status *status)
 bool pp_run_weights(const struct pp_report_link *link, FILE *out, struct pp_status *status)
 {
 	const struct pp_program *program = link->interp->program;
-	struct weights w = {.link = link,
-	                    .program = program,
-	                    .coord = link->interp->coord,
-	                    .world = (uint32_t)pp_grid_world(program)};
+	struct weights w = {
+	    .link = link, .program = program, .coord = link->interp->coord, .world = (uint32_t)pp_grid_world(program)};
 	w.mine = calloc((size_t)program->tensor_count + 1, sizeof *w.mine);
 	w.all = calloc((size_t)program->tensor_count * w.world + 1, sizeof *w.all);
 	bool ok = w.mine && w.all;

@@ -4,8 +4,8 @@
 
 #include "run_report.h"
 
-/* Print `weights NAME HASH` per tensor, in tensor order, to `out` (NULL: not on this rank). The hash is that of the whole
- * tensor in row-major order. Called by all ranks together; fails if copies of a tensor differ: tied ones over pp,
+/* Print `weights NAME HASH` per tensor, in tensor order, to `out` (NULL: not on this rank). The hash is that of the
+ * whole tensor in row-major order. Called by all ranks together; fails if copies of a tensor differ: tied ones over pp,
  * replicated ones over tp, all over dp. */
 bool pp_run_weights(const struct pp_report_link *link, FILE *out, struct pp_status *status);
 

@@ -53,3 +53,20 @@ uint32_t pp_place_rank(enum pp_place place, uint32_t stage, uint32_t ranks, uint
 	assert(!"a list placement has its own table");
 	return 0;
 }
+
+/* Groups fill blocks of tp * stride ranks. Blocks that do not end where nodes do have one that lies across the end of
+ * the first node, and in it a group that does. */
+bool pp_tp_crosses_nodes(const struct pp_spec *spec, uint64_t *first, uint64_t *stride)
+{
+	const struct pp_parallel *parallel = &spec->parallel;
+	uint64_t gpus = spec->cluster.gpus, world = (uint64_t)parallel->tp * parallel->pp * parallel->dp;
+	*stride = 1;
+	for (unsigned i = 0; i < PP_AXIS_COUNT && parallel->rank_order[i] != PP_AXIS_TP; i++)
+		*stride *= parallel->rank_order[i] == PP_AXIS_PP ? parallel->pp : parallel->dp;
+	uint64_t block = *stride * parallel->tp, reach = (parallel->tp - 1) * *stride;
+	if (gpus == 0 || world <= gpus || gpus % block == 0 || parallel->tp == 1)
+		return false;
+	uint64_t start = gpus / block * block, into = gpus - start;
+	*first = start + (into > reach ? into - reach : 0);
+	return true;
+}

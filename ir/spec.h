@@ -135,6 +135,9 @@ const char *pp_layer_title(struct pp_arena *arena, const struct pp_layer *layer)
 /* "emb, block[0..1]": neighbours of one statement joined; after eight groups "and N more"; "empty" for none. */
 const char *pp_layers_title(struct pp_arena *arena, const struct pp_layer *layers, uint32_t count);
 
+/* Whether a tensor-parallel group lies across the end of a node: its world ranks are first, first + stride, ... */
+bool pp_tp_crosses_nodes(const struct pp_spec *spec, uint64_t *first, uint64_t *stride);
+
 /* Rank of each stage for a placement: loop s mod p; v 0…p-1,p-1…0,…; linear s div v. */
 uint32_t pp_place_rank(enum pp_place place, uint32_t stage, uint32_t ranks, uint32_t vpp);
 

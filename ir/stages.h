@@ -7,7 +7,9 @@
 
 /* Exact counts of one layer for one microbatch on one tensor-parallel rank. Phases: F, I, W (B = I + W). */
 struct pp_layer_counts {
-	uint64_t params;                       /* trainable parameters of this use (a tied head counts its copy here too) */
+	/* Trainable parameters of this use (a tied head counts its copy here too): of the model, without rows that pad the
+	 * vocabulary; and what one rank keeps of them, with those. */
+	uint64_t params, held_params;
 	uint64_t matmul_flops[PP_PHASE_COUNT]; /* of linears */
 	uint64_t attention_flops[PP_PHASE_COUNT];
 	uint64_t memory_bytes[PP_PHASE_COUNT]; /* traffic of the memory-bound ops */
@@ -20,7 +22,7 @@ struct pp_layer_counts {
 
 struct pp_stage_plan {
 	uint32_t first_layer, layer_count, rank;
-	uint64_t params; /* held by this stage; a tied tensor counts at the first of its stages on the rank */
+	uint64_t params; /* of the model in this stage; a tied tensor counts at the first of its stages on the rank */
 	/* Weights, gradients, optimizer state; tied tensors as for params, but one gradient per use. */
 	uint64_t static_bytes;
 	uint64_t stash_bytes;           /* per microbatch in flight, fused backward */

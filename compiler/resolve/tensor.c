@@ -133,25 +133,20 @@ static const struct pp_layer *misfit(const struct pp_model *model, struct cut cu
 	return NULL;
 }
 
-/* Each sort of trouble once; behind the first only those of sizes that are given, not of such that follow from others.
- */
+/* One trouble: the help names the degrees that have none. */
 static void check_model(struct pp_resolver *resolver, struct cut cut)
 {
 	static const struct {
 		bool (*fits)(const struct cut *, uint32_t);
 		void (*report)(struct pp_resolver *, const struct cut *);
-		enum pp_attribute attribute;
-	} checks[] = {{heads_fit, report_heads, PP_ATTR_model_heads},
-	              {kv_heads_fit, report_kv_heads, PP_ATTR_model_kv_heads},
-	              {ffn_fits, report_ffn, PP_ATTR_model_ffn},
-	              {seq_fits, report_seq, PP_ATTR_model_seq}};
-	bool reported = false;
+	} checks[] = {
+	    {heads_fit, report_heads}, {kv_heads_fit, report_kv_heads}, {ffn_fits, report_ffn}, {seq_fits, report_seq}};
 	for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
 		cut.layer = misfit(&resolver->out->spec.model, cut, checks[i].fits);
-		if (!cut.layer || (reported && !pp_field_given(resolver->sections[PP_SECTION_MODEL], checks[i].attribute)))
+		if (!cut.layer)
 			continue;
 		checks[i].report(resolver, &cut);
-		reported = true;
+		return;
 	}
 }
 
@@ -173,15 +168,6 @@ static void warn_padding(struct pp_resolver *resolver, uint32_t tp)
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
-/* Ranks that differ by one step along tp are so far apart in the numbering. */
-static uint64_t tp_stride(const struct pp_parallel *parallel)
-{
-	uint64_t stride = 1;
-	for (unsigned i = 0; i < PP_AXIS_COUNT && parallel->rank_order[i] != PP_AXIS_TP; i++)
-		stride *= parallel->rank_order[i] == PP_AXIS_PP ? parallel->pp : parallel->dp;
-	return stride;
-}
-
 static const char *group_text(struct pp_arena *arena, uint64_t first, uint64_t stride, uint32_t count)
 {
 	const char *text = "{";
@@ -195,21 +181,18 @@ static const char *rate_text(struct pp_arena *arena, uint64_t bandwidth)
 	return bandwidth ? pp_arena_printf(arena, "%.6g GB/s", (double)bandwidth / 1e9) : "no limit";
 }
 
-/* Groups fill blocks of tp * stride ranks. Blocks that do not end where nodes do have one that lies across the end of
- * the first node, and in it a group that does. */
 static void check_nodes(struct pp_resolver *resolver)
 {
-	const struct pp_parallel *parallel = &resolver->out->spec.parallel;
-	const struct pp_cluster *cluster = &resolver->out->spec.cluster;
+	const struct pp_spec *spec = &resolver->out->spec;
+	const struct pp_parallel *parallel = &spec->parallel;
+	const struct pp_cluster *cluster = &spec->cluster;
 	struct pp_section *section = resolver->sections[PP_SECTION_PARALLEL];
-	uint64_t gpus = cluster->gpus, stride = tp_stride(parallel), block = stride * parallel->tp;
-	uint64_t world = (uint64_t)parallel->tp * parallel->pp * parallel->dp;
+	uint64_t gpus = cluster->gpus, first, stride;
 	const char *across;
 	if (!pp_field_name(resolver, section, PP_ATTR_parallel_tp_across_nodes, &across) || strcmp(across, "allow") == 0 ||
-	    world <= gpus || gpus % block == 0)
+	    !pp_tp_crosses_nodes(spec, &first, &stride))
 		return;
-	uint64_t start = gpus / block * block, into = gpus - start, reach = (parallel->tp - 1) * stride;
-	uint64_t first = start + (into > reach ? into - reach : 0), last = first + reach;
+	uint64_t last = first + (parallel->tp - 1) * stride;
 	struct pp_message *message =
 	    pp_error(resolver->diag, "E0306", pp_field_span(section, PP_ATTR_parallel_tp),
 	             "tp group %s crosses nodes %llu and %llu: its collectives run at %s instead of %s",

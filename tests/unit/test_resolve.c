@@ -299,8 +299,8 @@ static void ranges_of_counts(void **state)
 	resolved_free(&r);
 	r = resolve_text("# options: --set parallel.pp=65536 --set parallel.tp=65536\n" MODEL REST);
 	assert_false(r.ok);
-	assert_non_null(strstr(messages_text(&r.parsed, PP_DIAG_SHORT),
-	                       "tp·pp = 65536·65536 = 4294967296 but the cluster has 4 GPUs"));
+	assert_non_null(
+	    strstr(messages_text(&r.parsed, PP_DIAG_SHORT), "tp·pp = 65536·65536 = 4294967296 but the cluster has 4 GPUs"));
 	resolved_free(&r);
 }
 
