@@ -27,9 +27,8 @@ bool pp_evaluation_open(struct pp_evaluation *evaluation, const struct pp_progra
                         const struct pp_run_options *options, struct pp_status *status)
 {
 	const struct pp_named_program *named = pp_program_find(program, "eval");
-	*evaluation = (struct pp_evaluation){.every = program->train.eval_every,
-	                                     .timeout = options->eval_timeout,
-	                                     .losses = losses_slot(&program->rank[coord.pp])};
+	*evaluation =
+	    (struct pp_evaluation){.every = program->train.eval_every, .losses = losses_slot(&program->rank[coord.pp])};
 	if (!named || !program->train.eval_steps || evaluation->losses == PP_NULL)
 		return true;
 	evaluation->stream = &named->streams[coord.pp];
@@ -98,14 +97,13 @@ bool pp_evaluation_run(const struct pp_evaluation *evaluation, const struct pp_r
 {
 	struct pp_interp *interp = link->interp;
 	const struct pp_data_source *data = interp->data;
-	uint64_t timeout = link->watch->timeout, start = pp_clock();
+	uint64_t start = pp_clock();
+	enum pp_stretch before = pp_watch_stretch(link->watch, PP_STRETCH_EVAL);
 	*result = (struct pp_evaluation_result){.step = step};
 	interp->data = evaluation->data;
 	interp->times = NULL;
-	if (evaluation->timeout)
-		link->watch->timeout = evaluation->timeout;
 	bool ok = run_batches(evaluation, interp, result, status);
-	link->watch->timeout = timeout;
+	pp_watch_stretch(link->watch, before);
 	interp->data = data;
 	interp->batch = 0;
 	result->seconds = (double)(pp_clock() - start) * 1e-9;

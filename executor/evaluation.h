@@ -11,7 +11,6 @@ struct pp_evaluation {
 	struct pp_data_source *data;    /* held out; NULL where this rank loads nothing */
 	uint64_t batches;               /* of an evaluation, the same on all ranks */
 	uint64_t every;                 /* steps; 0: after the last one only */
-	uint64_t timeout;               /* ns of one wait; 0: that of training */
 	uint32_t losses;                /* slot */
 };
 

@@ -1,27 +1,76 @@
-/* Reading planted faults. */
+/* Reading planted faults, and those that strike the process. */
 #include "fault.h"
 
+#include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static const long moment = 300000000; /* ns */
+
+static bool parse_kind(const char *kind, struct pp_fault *fault)
+{
+	static const char *const kinds[] = {"", "exit", "fail", "sleep", "kill", "stop", "skip", "nan"};
+	for (unsigned i = 1; i < sizeof kinds / sizeof *kinds; i++)
+		if (strcmp(kind, kinds[i]) == 0)
+			fault->kind = (enum pp_fault_kind)i;
+	return fault->kind != PP_FAULT_NONE;
+}
 
 bool pp_fault_parse(const char *text, struct pp_fault *fault, struct pp_status *status)
 {
-	static const char *const kinds[] = {"", "exit", "fail", "sleep"};
 	static const char *const saving[] = {"", "kill", "slow"};
-	unsigned rank, index;
 	char kind[8];
 	char extra;
-	if (sscanf(text, "%9u:%9u:%7[a-z]%c", &rank, &index, kind, &extra) == 3)
-		for (unsigned i = 1; i < sizeof kinds / sizeof *kinds; i++)
-			if (strcmp(kind, kinds[i]) == 0) {
-				*fault = (struct pp_fault){.kind = (enum pp_fault_kind)i, .rank = rank, .index = index};
-				return true;
-			}
-	if (sscanf(text, "%9u:save:%9u:%7[a-z]%c", &rank, &index, kind, &extra) == 3)
+	*fault = (struct pp_fault){.step = 1};
+	if (sscanf(text, "%9" SCNu32 ":%9" SCNu32 ":%7[a-z]%c", &fault->rank, &fault->index, kind, &extra) == 3 &&
+	    parse_kind(kind, fault))
+		return true;
+	if (sscanf(text, "%9" SCNu32 ":%9" SCNu32 "@%18" SCNu64 ":%7[a-z]%c", &fault->rank, &fault->index, &fault->step,
+	           kind, &extra) == 4 &&
+	    parse_kind(kind, fault))
+		return true;
+	if (sscanf(text, "%9" SCNu32 ":save:%9" SCNu32 ":%7[a-z]%c", &fault->rank, &fault->index, kind, &extra) == 3)
 		for (unsigned i = 1; i < sizeof saving / sizeof *saving; i++)
 			if (strcmp(kind, saving[i]) == 0) {
-				*fault = (struct pp_fault){.saving = (enum pp_fault_saving)i, .rank = rank, .index = index};
+				fault->saving = (enum pp_fault_saving)i;
 				return true;
 			}
-	return pp_fail(status, PP_EXIT_USAGE, "PP_FAULT=%s: want RANK:INSTRUCTION:exit|fail|sleep, such as 2:3:exit", text);
+	return pp_fail(status, PP_EXIT_USAGE,
+	               "PP_FAULT=%s: want RANK:INSTRUCTION[@STEP]:exit|fail|sleep|kill|stop|skip|nan, such as 2:3:exit",
+	               text);
+}
+
+uint32_t pp_fault_index(const struct pp_fault *fault, uint32_t world, uint64_t step)
+{
+	if (fault->kind == PP_FAULT_NONE || fault->rank != world)
+		return UINT32_MAX;
+	uint64_t strikes = fault->step ? fault->step : 1;
+	bool now = step == strikes || (fault->kind == PP_FAULT_NAN && step > strikes);
+	return now ? fault->index : UINT32_MAX;
+}
+
+enum pp_fault_kind pp_fault_meet(enum pp_fault_kind kind)
+{
+	switch (kind) {
+	case PP_FAULT_NONE:
+	case PP_FAULT_FAIL:
+	case PP_FAULT_SKIP:
+	case PP_FAULT_NAN:
+		break;
+	case PP_FAULT_EXIT:
+		nanosleep(&(struct timespec){0, moment}, NULL);
+		break;
+	case PP_FAULT_SLEEP:
+		for (;;)
+			pause();
+	case PP_FAULT_KILL:
+	case PP_FAULT_STOP:
+		nanosleep(&(struct timespec){0, moment}, NULL);
+		raise(kind == PP_FAULT_KILL ? SIGKILL : SIGSTOP);
+		break;
+	}
+	return kind;
 }

@@ -6,6 +6,7 @@
 #include "interp.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
@@ -31,8 +32,10 @@ static bool run_WAIT(struct pp_interp *interp, const struct pp_instr *instr)
 	struct pp_pause pause = {0};
 	for (;;) {
 		enum pp_progress progress = interp->transport->test(interp->endpoint, instr->a[0], instr->a[1]);
-		if (progress == PP_DONE)
+		if (progress == PP_DONE) {
+			pp_pause_end(&pause, interp->watch);
 			return true;
+		}
 		if (progress == PP_FAILED)
 			return gave_up(interp);
 		if (!pp_pause(&pause, interp->watch))
@@ -45,8 +48,10 @@ static bool run_WAITC(struct pp_interp *interp, const struct pp_instr *instr)
 	struct pp_pause pause = {0};
 	for (;;) {
 		enum pp_progress progress = interp->transport->test_coll(interp->endpoint, instr->a[0]);
-		if (progress == PP_DONE)
+		if (progress == PP_DONE) {
+			pp_pause_end(&pause, interp->watch);
 			return true;
+		}
 		if (progress == PP_FAILED)
 			return gave_up(interp);
 		if (!pp_pause(&pause, interp->watch))
@@ -71,6 +76,7 @@ static bool run_SEND(struct pp_interp *interp, const struct pp_instr *instr)
 {
 	delay(interp);
 	interp->transport->post_send(interp->endpoint, instr, interp->slots[instr->a[2]]);
+	pp_watch_posted(interp->watch);
 	return true;
 }
 
@@ -78,6 +84,7 @@ static bool run_RECV(struct pp_interp *interp, const struct pp_instr *instr)
 {
 	delay(interp);
 	interp->transport->post_recv(interp->endpoint, instr, interp->slots[instr->a[2]]);
+	pp_watch_posted(interp->watch);
 	return true;
 }
 
@@ -87,6 +94,7 @@ static bool run_COLL(struct pp_interp *interp, const struct pp_instr *instr)
 	delay(interp);
 	interp->transport->post_coll(interp->endpoint, instr, (unsigned char *)interp->slots[instr->a[2]] + shard,
 	                             (unsigned char *)interp->slots[instr->a[3]] + shard);
+	pp_watch_posted(interp->watch);
 	return true;
 }
 
@@ -112,8 +120,10 @@ static bool await_for_body(void *context, uint32_t ticket)
 	struct pp_pause pause = {0};
 	for (;;) {
 		enum pp_progress progress = interp->transport->test_body(interp->endpoint, ticket);
-		if (progress == PP_DONE)
+		if (progress == PP_DONE) {
+			pp_pause_end(&pause, interp->watch);
 			return true;
+		}
 		if (progress == PP_FAILED)
 			return gave_up(interp);
 		if (!pp_pause(&pause, interp->watch))
@@ -260,36 +270,121 @@ static handler *const handlers[PP_OP_COUNT] = {
 #include "ir/ops.def"
 };
 
-static bool meet_fault(struct pp_interp *interp, uint32_t index)
+/* The slot that an instruction reads numbers from, PP_NULL: none. */
+static uint32_t read_slot(const struct pp_instr *instr)
 {
-	switch (interp->fault.kind) {
+	switch ((enum pp_op)instr->op) {
+	case PP_OP_SEND:
+	case PP_OP_COLL:
+		return instr->a[2];
+	case PP_OP_FWD:
+		return instr->a[0];
+	case PP_OP_BWD:
+	case PP_OP_BWDI:
+		return instr->a[2] != PP_NULL ? instr->a[2] : instr->a[1];
+	case PP_OP_BWDW:
+	case PP_OP_ADD:
+	case PP_OP_OPT:
+		return instr->a[1];
+	case PP_OP_SQNORM:
+		return instr->a[0];
+	case PP_OP_LOAD:
+	case PP_OP_RECV:
+	case PP_OP_WAIT:
+	case PP_OP_WAITC:
+	case PP_OP_ZERO:
+	case PP_OP_CLIP:
+	case PP_OP_MARK:
+	case PP_OP_REMAT:
+	case PP_OP_COUNT:
+		break;
+	}
+	return PP_NULL;
+}
+
+static bool meet_fault(struct pp_interp *interp, const struct pp_stream *stream, uint32_t index)
+{
+	const struct pp_instr *instr = &stream->items[index];
+	switch (pp_fault_meet(interp->fault.kind)) {
 	case PP_FAULT_NONE:
-		return true;
+	case PP_FAULT_KILL:
+	case PP_FAULT_STOP:
+	case PP_FAULT_SLEEP:
+	case PP_FAULT_SKIP:
+		break;
 	case PP_FAULT_EXIT:
 		interp->lost = true;
 		return pp_fail(interp->status, PP_EXIT_RUN, "planted fault: exit at instruction %" PRIu32, index + 1);
 	case PP_FAULT_FAIL:
 		return pp_fail(interp->status, PP_EXIT_RUN, "planted fault: failure at instruction %" PRIu32, index + 1);
-	case PP_FAULT_SLEEP:
-		for (;;)
-			pause();
+	case PP_FAULT_NAN:
+		if (read_slot(instr) == PP_NULL)
+			return pp_fail(interp->status, PP_EXIT_RUN,
+			               "planted fault: instruction %" PRIu32 " reads no numbers that could be spoilt", index + 1);
+		*(float *)interp->slots[read_slot(instr)] = NAN;
+		break;
 	}
 	return true;
+}
+
+static bool is_post(const struct pp_instr *instr)
+{
+	return instr->op == PP_OP_SEND || instr->op == PP_OP_RECV || instr->op == PP_OP_COLL;
+}
+
+/* Is this a post on the channel or group of `skipped`, or a wait for one? */
+static bool is_mute(const struct pp_stream *stream, const struct pp_instr *instr, const struct pp_instr *skipped)
+{
+	if (skipped->op != PP_OP_COLL)
+		return (instr->op == PP_OP_WAIT || instr->op == skipped->op) && instr->a[0] == skipped->a[0];
+	if (instr->op == PP_OP_COLL)
+		return instr->a[1] == skipped->a[1];
+	for (uint32_t i = 0; instr->op == PP_OP_WAITC && i < stream->count; i++)
+		if (stream->items[i].op == PP_OP_COLL && stream->items[i].a[0] == instr->a[0])
+			return stream->items[i].a[1] == skipped->a[1];
+	return false;
+}
+
+/* From a post on that is never made: its channel or group stays mute, and who waits for what was not posted waits for
+ * ever. */
+static bool run_mute(struct pp_interp *interp, const struct pp_stream *stream, uint32_t from)
+{
+	const struct pp_instr *skipped = NULL;
+	uint32_t skips = 0;
+	for (uint32_t i = from; i < stream->count; i++) {
+		const struct pp_instr *instr = &stream->items[i];
+		pp_watch_at(interp->watch, i);
+		if (!skipped && is_post(instr))
+			skipped = instr;
+		bool mute = skipped && is_mute(stream, instr, skipped);
+		bool early = instr->op == PP_OP_WAIT && mute && instr->a[1] < skipped->a[1]; /* posted before */
+		struct pp_pause pause = {0};
+		while (mute && !is_post(instr) && !early)
+			if (!pp_pause(&pause, interp->watch))
+				return expired(interp);
+		if (mute && is_post(instr))
+			skips++;
+		else if (!handlers[instr->op](interp, instr))
+			return false;
+	}
+	return skips > 0 ||
+	       pp_fail(interp->status, PP_EXIT_RUN, "planted fault: no post comes after instruction %" PRIu32, from + 1);
 }
 
 bool pp_interp_step(struct pp_interp *interp, const struct pp_stream *stream, struct pp_status *status)
 {
 	interp->status = status;
 	interp->computed = 0;
-	bool faulty = interp->fault.kind != PP_FAULT_NONE && interp->fault.rank == interp->world;
-	uint32_t fault = faulty && interp->step == 1 && !interp->batch ? interp->fault.index : PP_NULL;
+	uint32_t fault = interp->batch ? PP_NULL : pp_fault_index(&interp->fault, interp->world, interp->step);
 	pp_watch_enter(interp->watch, stream, interp->step, interp->batch);
 	interp->began = interp->last_compute_end = pp_clock();
 	for (uint32_t i = 0; i < stream->count; i++) {
 		const struct pp_instr *instr = &stream->items[i];
 		pp_watch_at(interp->watch, i);
-		if (i == fault && !meet_fault(interp, i))
+		if (i == fault && !meet_fault(interp, stream, i))
 			return false;
+		if (i == fault && interp->fault.kind == PP_FAULT_SKIP)
+			return run_mute(interp, stream, i);
 		if (interp->times)
 			interp->times[2 * i] = pp_clock();
 		if (!handlers[instr->op](interp, instr))

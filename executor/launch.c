@@ -1,6 +1,9 @@
 /* All ranks as threads of this process, over the loop transport. */
 #include "launch.h"
 
+#include "control/loop_keeper.h"
+#include "sentry.h"
+
 #include "transport/transport_loop.h"
 
 #include "ir/simulate.h"
@@ -14,30 +17,49 @@
 #include <time.h>
 #include <unistd.h>
 
-static const uint64_t grace = 2000000000; /* ns that ranks get to stop after the first has failed */
+enum { LOOK_TURNS = 10 };
+
+static const struct pp_status out_of_memory = {PP_EXIT_ENVIRONMENT, "out of memory"};
 
 struct rank_thread {
 	pthread_t thread;
 	struct pp_rank_run run;
+	struct pp_loop_keeper *keeper;
 	struct pp_status status;
 	bool ok;
 	atomic_bool done;
 };
 
-/* The timeout, or 20 times as long as is predicted. */
-static uint64_t patient(uint64_t timeout, const struct pp_sim *sim)
+/* The limit, or 20 times as long as is predicted. */
+static uint64_t patient(uint64_t limit, uint64_t predicted)
 {
-	uint64_t step = sim->makespan + sim->tail;
-	return step <= UINT64_MAX / 20 && 20 * step > timeout ? 20 * step : timeout;
+	return predicted <= UINT64_MAX / 200 && 20 * predicted > limit ? 20 * predicted : limit;
 }
 
-static void predict_evaluation(struct pp_launch *launch, const struct pp_program *program)
+struct pp_limits pp_launch_limits(const struct pp_limits *asked, uint64_t step, uint64_t batch)
+{
+	const uint64_t second = 1000000000, *given = asked->stretch;
+	uint64_t base = given[PP_STRETCH_STEP] ? given[PP_STRETCH_STEP] : 60 * second;
+	uint64_t steps = given[PP_STRETCH_STEP] ? base : patient(base, step);
+	struct pp_limits limits = {.stretch = {[PP_STRETCH_START] = 5 * base,
+	                                       [PP_STRETCH_FIRST] = 5 * steps,
+	                                       [PP_STRETCH_STEP] = steps,
+	                                       [PP_STRETCH_SAVE] = 10 * base,
+	                                       [PP_STRETCH_EVAL] = patient(base, batch)},
+	                           .heartbeat = asked->heartbeat ? asked->heartbeat : 10 * second};
+	for (unsigned i = 0; i < PP_STRETCH_COUNT; i++)
+		if (given[i])
+			limits.stretch[i] = given[i];
+	return limits;
+}
+
+/* Predicted ns of a batch, 0: there is no evaluation. */
+static uint64_t predict_evaluation(struct pp_launch *launch, const struct pp_program *program)
 {
 	const struct pp_named_program *eval = pp_program_find(program, "eval");
 	struct pp_sim sim;
-	launch->run.eval_timeout = launch->timeout;
-	if (eval && !launch->timeout_given && pp_simulate(launch->arena, program, eval, PP_LAYOUT_CHANNEL, false, &sim))
-		launch->run.eval_timeout = patient(launch->timeout, &sim);
+	bool known = eval && pp_simulate(launch->arena, program, eval, PP_LAYOUT_CHANNEL, false, &sim);
+	return known ? sim.makespan + sim.tail : 0;
 }
 
 void pp_launch_predict(struct pp_launch *launch, const struct pp_program *program, const char *transport)
@@ -47,12 +69,12 @@ void pp_launch_predict(struct pp_launch *launch, const struct pp_program *progra
 	                                 .intervals = launch->run.trace_path || launch->run.profile_path,
 	                                 .progress = pp_progress_find(transport)};
 	launch->run.arena = launch->arena;
-	predict_evaluation(launch, program);
-	if (!pp_simulate_with(launch->arena, program, pp_program_find(program, "train"), &options, sim))
-		return;
-	launch->run.predicted = sim->makespan ? sim : NULL; /* no prices: nothing to compare with */
-	if (!launch->timeout_given)
-		launch->timeout = patient(launch->timeout, sim);
+	uint64_t batch = predict_evaluation(launch, program), step = 0;
+	if (pp_simulate_with(launch->arena, program, pp_program_find(program, "train"), &options, sim)) {
+		launch->run.predicted = sim->makespan ? sim : NULL; /* no prices: nothing to compare with */
+		step = sim->makespan + sim->tail;
+	}
+	launch->limits = pp_launch_limits(&launch->asked, step, batch);
 }
 
 int pp_launch_failed(const struct pp_loaded *loaded, const struct pp_status *status, bool print)
@@ -71,23 +93,25 @@ static void *run_thread(void *argument)
 {
 	struct rank_thread *rank = argument;
 	rank->ok = pp_run_rank(&rank->run, &rank->status);
+	pp_loop_keeper_tell(rank->keeper, rank->run.world, rank->run.lost ? PP_LOST : PP_ENDED, NULL);
 	atomic_store(&rank->done, true);
 	return NULL;
 }
 
-/* When to stop waiting for the rest, given what the stopped ranks say: UINT64_MAX while none has failed. After a silent
- * loss the others need their own time-out to notice. */
-static uint64_t patience(struct rank_thread *ranks, uint32_t count, uint64_t timeout)
+static void fail_rank(void *context, const struct pp_status *status)
 {
-	uint64_t left = UINT64_MAX;
-	for (uint32_t i = 0; i < count; i++) {
-		if (!atomic_load(&ranks[i].done) || ranks[i].ok)
-			continue;
-		uint64_t own = ranks[i].run.lost ? grace + timeout : grace;
-		if (left == UINT64_MAX || own > left)
-			left = own;
-	}
-	return left;
+	struct rank_thread *rank = context;
+	pp_loop_keeper_tell(rank->keeper, rank->run.world, PP_GAVE_UP, status);
+}
+
+static void end_by_signal(void *keeper, const char *why)
+{
+	pp_loop_keeper_signal(keeper, why);
+}
+
+static void stop_by_signal(void *keeper, const char *why)
+{
+	pp_loop_keeper_stop(keeper, why);
 }
 
 static bool all_done(struct rank_thread *ranks, uint32_t count)
@@ -98,37 +122,23 @@ static bool all_done(struct rank_thread *ranks, uint32_t count)
 	return true;
 }
 
-/* Wait for all threads. Once one has failed the others have a moment; then the process ends with what they were doing.
- */
-static void wait_for_ranks(struct rank_thread *ranks, struct pp_watch *watches, uint32_t count)
+/* Until all threads have ended; if they cannot, the keeper ends the process. */
+static void wait_for_ranks(struct pp_loop_keeper *keeper, struct rank_thread *ranks, uint32_t count)
 {
-	uint64_t failed_at = 0;
-	while (!all_done(ranks, count)) {
-		uint64_t wait = patience(ranks, count, watches[0].timeout);
-		if (wait != UINT64_MAX && !failed_at)
-			failed_at = pp_clock();
-		if (failed_at && pp_clock() - failed_at > wait)
-			break;
+	for (unsigned turn = 0; !all_done(ranks, count); turn++) {
+		if (turn % LOOK_TURNS == 0)
+			pp_loop_keeper_look(keeper);
 		nanosleep(&(struct timespec){0, 1000000}, NULL);
 	}
-	if (all_done(ranks, count))
-		return;
-	for (uint32_t i = 0; i < count; i++)
-		if (!atomic_load(&ranks[i].done))
-			pp_watch_report(&watches[i], "did not stop", stderr);
-	_exit(PP_EXIT_RUN);
+	pp_loop_keeper_look(keeper);
 }
 
-static int end_run(struct rank_thread *ranks, const struct pp_watch *watches, uint32_t count)
+static int end_run(struct rank_thread *ranks, uint32_t count)
 {
-	bool reported = false;
 	uint32_t failed = count;
 	for (uint32_t i = 0; i < count; i++) {
 		pthread_join(ranks[i].thread, NULL);
-		reported = reported || atomic_load(&watches[i].reported);
-		/* Those that only saw another give up have nothing to say about the cause. */
-		if (!ranks[i].ok &&
-		    (failed == count || (ranks[failed].status.code == PP_EXIT_RUN && ranks[i].status.code != PP_EXIT_RUN)))
+		if (!ranks[i].ok && failed == count)
 			failed = i;
 	}
 	for (uint32_t i = 0; i < count; i++)
@@ -136,7 +146,7 @@ static int end_run(struct rank_thread *ranks, const struct pp_watch *watches, ui
 	if (failed == count)
 		return PP_EXIT_OK;
 	const struct pp_loaded none = {0};
-	return pp_launch_failed(&none, &ranks[failed].status, !reported);
+	return pp_launch_failed(&none, &ranks[failed].status, true);
 }
 
 static int run_ranks(struct pp_launch *launch, const struct pp_loaded *loaded, struct pp_loop *loop)
@@ -146,25 +156,33 @@ static int run_ranks(struct pp_launch *launch, const struct pp_loaded *loaded, s
 	struct pp_watch *watches = PP_NEW_ARRAY(launch->arena, struct pp_watch, world);
 	struct rank_thread *ranks = PP_NEW_ARRAY(launch->arena, struct rank_thread, world);
 	for (uint32_t i = 0; i < world; i++)
-		pp_watch_init(&watches[i], program, i, launch->timeout);
-	struct pp_sentry *sentry = pp_sentry_start(watches, world);
+		pp_watch_init(&watches[i], program, i, PP_NO_DEADLINE);
+	struct pp_loop_keeper *keeper = pp_loop_keeper_open(program, watches, &launch->limits, launch->stop_file);
+	if (!keeper)
+		return pp_launch_failed(&(struct pp_loaded){0}, &out_of_memory, true);
+	struct pp_sentry *sentry =
+	    pp_sentry_start(&(struct pp_sentry_calls){keeper, end_by_signal, stop_by_signal, .gentle = !launch->launched});
 	for (uint32_t i = 0; i < world; i++) {
+		ranks[i].keeper = keeper;
 		ranks[i].run = (struct pp_rank_run){.program = program,
 		                                    .world = i,
 		                                    .device_ops = launch->device,
 		                                    .transport = &pp_transport_loop,
 		                                    .endpoint = pp_loop_endpoint(loop, i),
 		                                    .watch = &watches[i],
-		                                    .options = &launch->run};
+		                                    .options = &launch->run,
+		                                    .fail = fail_rank,
+		                                    .keeper = &ranks[i]};
 		if (pthread_create(&ranks[i].thread, NULL, run_thread, &ranks[i]) == 0)
 			continue;
 		fprintf(stderr, "piperun: cannot start a thread for rank %" PRIu32 " of %" PRIu32 "\n", i, world);
 		fflush(stdout);
 		_exit(PP_EXIT_ENVIRONMENT); /* threads that run already would wait for it */
 	}
-	wait_for_ranks(ranks, watches, world);
+	wait_for_ranks(keeper, ranks, world);
 	pp_sentry_stop(sentry);
-	return end_run(ranks, watches, world);
+	pp_loop_keeper_close(keeper);
+	return end_run(ranks, world);
 }
 
 int pp_launch_loop(struct pp_launch *launch)

@@ -2,6 +2,7 @@
 #ifndef PP_LAUNCH_H
 #define PP_LAUNCH_H
 
+#include "control/stall.h"
 #include "start_check.h"
 #include "train_loop.h"
 
@@ -11,9 +12,11 @@ struct pp_launch {
 	const struct pp_device_ops *device;
 	struct pp_transport_options transport;
 	struct pp_run_options run;
-	uint64_t timeout;   /* ns of one wait */
-	bool timeout_given; /* else at least 20 predicted steps are waited for */
-	bool announce;      /* say on stderr that ranks run as threads because nothing was said */
+	struct pp_limits asked;  /* by the command line; 0: not */
+	struct pp_limits limits; /* in force */
+	const char *stop_file;   /* stop once it is there, or NULL */
+	bool announce;           /* say on stderr that ranks run as threads because nothing was said */
+	bool launched;           /* by a launcher */
 };
 
 /* All ranks as threads of this process. Prints what went wrong; returns the exit code. */
@@ -22,8 +25,11 @@ int pp_launch_loop(struct pp_launch *launch);
 /* This process is one rank of an MPI job. In the library pp_executor_mpi. */
 int pp_launch_mpi(struct pp_launch *launch);
 
-/* Shared: predicted times of the train program over this transport into launch->run.predicted, and the timeouts that
- * follow for it and for evaluations. */
+/* Shared: limits from what was asked, and the predicted ns of a step and of a batch of an evaluation (0: unknown). */
+struct pp_limits pp_launch_limits(const struct pp_limits *asked, uint64_t step, uint64_t batch);
+
+/* Shared: predicted times of the train program over this transport into launch->run.predicted, and the limits that
+ * follow. */
 void pp_launch_predict(struct pp_launch *launch, const struct pp_program *program, const char *transport);
 
 /* Shared: one line, or the diagnostics if the status has no text. Returns the exit code. */

@@ -4,7 +4,9 @@
  * fails is reported by every rank that can, and ends all of them with code 5. */
 #include "launch.h"
 
+#include "control/star.h"
 #include "run_agree.h"
+#include "sentry.h"
 #include "transport/transport_mpi.h"
 
 #include <inttypes.h>
@@ -18,6 +20,8 @@ struct start {
 	struct pp_launch *launch;
 	struct pp_endpoint *endpoint;
 	struct pp_watch *watch;
+	struct pp_star *star;
+	struct pp_sentry *sentry;
 	struct pp_loaded loaded;
 	struct pp_card *cards;
 	uint32_t rank, ranks;
@@ -64,13 +68,9 @@ static bool check_start(struct start *start, struct pp_status *status)
 	return agree(start, "checking memory", pp_check_memory(program, start->here, status), status);
 }
 
-/* End after a run that failed. */
-static void leave(struct start *start, const struct pp_rank_run *run, enum pp_exit code)
+static void fail_rank(void *star, const struct pp_status *status)
 {
-	fflush(stdout);
-	if (run->lost)
-		_exit(PP_EXIT_RUN);
-	pp_mpi_abort(start->endpoint, (int)code);
+	pp_star_fail(star, status);
 }
 
 static int run_rank(struct start *start, struct pp_status *status)
@@ -80,7 +80,8 @@ static int run_rank(struct start *start, struct pp_status *status)
 	for (uint32_t i = 0; i < start->ranks; i++)
 		launch->run.here += start->here[i];
 	pp_launch_predict(launch, program, pp_transport_mpi.name);
-	pp_watch_init(start->watch, program, start->rank, launch->timeout);
+	pp_star_limits(start->star, &launch->limits);
+	atomic_store(&start->watch->program, program);
 	bool bound = pp_mpi_bind(start->endpoint, program, &launch->transport, status);
 	if (!agree(start, "opening channels", bound, status))
 		return pp_launch_failed(&start->loaded, status, start->rank == 0);
@@ -90,10 +91,12 @@ static int run_rank(struct start *start, struct pp_status *status)
 	                          .transport = &pp_transport_mpi,
 	                          .endpoint = start->endpoint,
 	                          .watch = start->watch,
-	                          .options = &launch->run};
+	                          .options = &launch->run,
+	                          .fail = fail_rank,
+	                          .keeper = start->star};
 	bool ok = pp_run_rank(&run, status);
-	if (run.lost || atomic_load(&start->watch->reported))
-		leave(start, &run, ok ? PP_EXIT_RUN : status->code);
+	if (run.lost)
+		_exit(PP_EXIT_RUN);
 	pp_run_rank_free(&run);
 	return ok ? PP_EXIT_OK : pp_launch_failed(&(struct pp_loaded){0}, status, start->rank == 0);
 }
@@ -107,32 +110,73 @@ static uint32_t expected_rank(void)
 	return rank ? (uint32_t)strtoul(rank, NULL, 10) : 0;
 }
 
+/* ---- signals --------------------------------------------------------------------------------- */
+
+/* Others report for this rank if they can; else it does so itself. */
+static void end_by_signal(void *context, const char *why)
+{
+	struct start *start = context;
+	pp_star_signal(start->star, why);
+	pp_watch_report(start->watch, why, stderr);
+}
+
+static void stop_by_signal(void *context, const char *why)
+{
+	struct start *start = context;
+	pp_star_stop(start->star, why);
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+/* The sentry comes first, so that all threads inherit its signal mask; until there is a star it has nobody to tell. */
+static bool keep_watch(struct start *start, const struct pp_limits *limits, struct pp_status *status)
+{
+	struct pp_launch *launch = start->launch;
+	if (!pp_sentry_block())
+		return pp_fail(status, PP_EXIT_ENVIRONMENT, "cannot block signals");
+	start->star = pp_star_start(start->watch, limits, launch->stop_file);
+	if (!start->star)
+		return pp_fail(status, PP_EXIT_ENVIRONMENT, "cannot start the thread that keeps watch");
+	start->sentry = pp_sentry_start(&(struct pp_sentry_calls){start, end_by_signal, stop_by_signal, false});
+	return start->sentry || pp_fail(status, PP_EXIT_ENVIRONMENT, "cannot start the thread that waits for signals");
+}
+
+static int run_job(struct start *start)
+{
+	struct pp_status status;
+	struct pp_launch *launch = start->launch;
+	start->rank = start->watch->world = pp_mpi_rank(start->endpoint);
+	start->ranks = pp_mpi_ranks(start->endpoint);
+	start->cards = PP_NEW_ARRAY(launch->arena, struct pp_card, start->ranks);
+	start->here = PP_NEW_ARRAY(launch->arena, bool, start->ranks);
+	int code;
+	if (pp_star_open(start->star, &pp_transport_mpi, start->endpoint, start->ranks, &status) &&
+	    check_start(start, &status)) {
+		code = run_rank(start, &status);
+	} else {
+		if (!start->diagnosed)
+			start->loaded.diag = NULL;
+		code = pp_launch_failed(&start->loaded, &status, start->rank == 0);
+	}
+	/* Nobody leaves before rank 0 has printed: launchers kill the job at the first bad exit. */
+	pp_transport_exchange(&pp_transport_mpi, start->endpoint, start->watch, "leaving", NULL, NULL, 0, &status);
+	pp_watch_doing(start->watch, "ending MPI");
+	pp_mpi_close(start->endpoint);
+	return code;
+}
+
 int pp_launch_mpi(struct pp_launch *launch)
 {
 	struct pp_status status;
 	struct pp_watch watch;
 	struct start start = {.launch = launch, .watch = &watch};
-	pp_watch_init(&watch, NULL, expected_rank(), launch->timeout);
-	struct pp_sentry *sentry = pp_sentry_start(&watch, 1);
-	start.endpoint = pp_mpi_open(&status);
-	if (!start.endpoint)
+	const struct pp_limits limits = pp_launch_limits(&launch->asked, 0, 0);
+	pp_watch_init(&watch, NULL, expected_rank(), PP_NO_DEADLINE);
+	if (!keep_watch(&start, &limits, &status))
 		return pp_launch_failed(&start.loaded, &status, true);
-	start.rank = watch.world = pp_mpi_rank(start.endpoint);
-	start.ranks = pp_mpi_ranks(start.endpoint);
-	start.cards = PP_NEW_ARRAY(launch->arena, struct pp_card, start.ranks);
-	start.here = PP_NEW_ARRAY(launch->arena, bool, start.ranks);
-	int code;
-	if (check_start(&start, &status)) {
-		code = run_rank(&start, &status);
-	} else {
-		if (!start.diagnosed)
-			start.loaded.diag = NULL;
-		code = pp_launch_failed(&start.loaded, &status, start.rank == 0);
-	}
-	/* Nobody leaves before rank 0 has printed: launchers kill the job at the first bad exit. */
-	struct pp_status ignored;
-	pp_transport_exchange(&pp_transport_mpi, start.endpoint, &watch, "leaving", NULL, NULL, 0, &ignored);
-	pp_sentry_stop(sentry);
-	pp_mpi_close(start.endpoint);
+	start.endpoint = pp_mpi_open(&status);
+	int code = start.endpoint ? run_job(&start) : pp_launch_failed(&start.loaded, &status, true);
+	pp_sentry_stop(start.sentry);
+	pp_star_close(start.star);
 	return code;
 }

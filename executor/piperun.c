@@ -11,9 +11,10 @@
 enum { TRANSPORT_AUTO, TRANSPORT_LOOP, TRANSPORT_MPI };
 
 struct arguments {
-	uint64_t steps, timeout, jitter, threads;
+	uint64_t steps, jitter, threads;
+	uint64_t timeout, timeout_init, timeout_first, timeout_save, timeout_eval, timeout_heartbeat;
 	unsigned device, transport;
-	const char *trace, *profile, *metrics, *data, *save, *resume, *init;
+	const char *trace, *profile, *metrics, *data, *save, *resume, *init, *stop_file;
 	bool sync_send, check_identity, canary, weights_hash, quiet;
 };
 
@@ -42,7 +43,19 @@ static const struct pp_option table[] = {
     {"weights-hash", 0, PP_OPTION_FLAG, NULL, offsetof(struct arguments, weights_hash),
      "print a hash of every tensor after the last step", 0, 0, 0},
     {"timeout", 0, PP_OPTION_UINT, "S", offsetof(struct arguments, timeout),
-     "longest wait for another rank in seconds (default 60, or 20 predicted steps if that is more)", 1, 1000000, 0},
+     "end the run if no rank moves for S seconds (default 60, or 20 predicted steps if that is more)", 1, 1000000, 0},
+    {"timeout-init", 0, PP_OPTION_UINT, "S", offsetof(struct arguments, timeout_init),
+     "… before the first step and after the last (default 5 times --timeout)", 1, 1000000, 0},
+    {"timeout-first", 0, PP_OPTION_UINT, "S", offsetof(struct arguments, timeout_first),
+     "… in the first step (default 5 times the limit of a step)", 1, 1000000, 0},
+    {"timeout-save", 0, PP_OPTION_UINT, "S", offsetof(struct arguments, timeout_save),
+     "… while a checkpoint is written or read (default 10 times --timeout)", 1, 1000000, 0},
+    {"timeout-eval", 0, PP_OPTION_UINT, "S", offsetof(struct arguments, timeout_eval),
+     "… in an evaluation (default as --timeout, or 20 predicted batches)", 1, 1000000, 0},
+    {"timeout-heartbeat", 0, PP_OPTION_UINT, "S", offsetof(struct arguments, timeout_heartbeat),
+     "end the run if nothing is heard of a process for S seconds (default 10)", 1, 1000000, 0},
+    {"stop-file", 0, PP_OPTION_TEXT, "FILE", offsetof(struct arguments, stop_file),
+     "stop after the current step once FILE exists, as SIGUSR1 does; save if checkpoints have a folder", 0, 0, 0},
     {"threads", 0, PP_OPTION_UINT, "N", offsetof(struct arguments, threads), "threads of a rank; only 1 so far", 1, 1,
      0},
     {"jitter", 0, PP_OPTION_UINT, "SEED", offsetof(struct arguments, jitter),
@@ -75,7 +88,7 @@ static const char exit_codes[] =
     "\nexit: 0 ok, 1 program rejected, 2 usage, 3 environment or start check, 5 run failed\n";
 
 /* Options that the design has and this version lacks: better a clear word than a silent one. */
-static const char *const later[] = {"queues", "stop-file", "graph", "spawn", "verify"};
+static const char *const later[] = {"queues", "graph", "spawn", "verify"};
 
 static bool none_of_later(int argc, char **argv, struct pp_status *status)
 {
@@ -135,6 +148,17 @@ static void exhausted(size_t wanted)
 	exit(PP_EXIT_ENVIRONMENT);
 }
 
+static struct pp_limits limits_of(const struct arguments *values)
+{
+	const uint64_t second = 1000000000;
+	return (struct pp_limits){.stretch = {[PP_STRETCH_START] = values->timeout_init * second,
+	                                      [PP_STRETCH_FIRST] = values->timeout_first * second,
+	                                      [PP_STRETCH_STEP] = values->timeout * second,
+	                                      [PP_STRETCH_SAVE] = values->timeout_save * second,
+	                                      [PP_STRETCH_EVAL] = values->timeout_eval * second},
+	                          .heartbeat = values->timeout_heartbeat * second};
+}
+
 static int run(struct pp_arena *arena, int argc, char **argv)
 {
 	struct arguments values = {.threads = 1};
@@ -175,13 +199,13 @@ static int run(struct pp_arena *arena, int argc, char **argv)
 	            .save_path = values.save,
 	            .resume_path = values.resume,
 	            .init_path = values.init,
-	            .save_timeout = (values.timeout ? values.timeout : 600) * 1000000000,
 	            .canary = values.canary,
 	            .weights_hash = values.weights_hash,
 	            .quiet = values.quiet,
 	            .jitter = values.jitter},
-	    .timeout = (values.timeout ? values.timeout : 60) * 1000000000,
-	    .timeout_given = values.timeout != 0,
+	    .asked = limits_of(&values),
+	    .stop_file = values.stop_file,
+	    .launched = launched() > 0,
 	};
 	const char *fault = getenv("PP_FAULT");
 	if (fault && !pp_fault_parse(fault, &launch.run.fault, &status))

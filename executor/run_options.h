@@ -16,8 +16,6 @@ struct pp_run_options {
 	const char *save_path;    /* folder of checkpoints, or NULL */
 	const char *resume_path;  /* go on from the newest checkpoint in this folder, or NULL */
 	const char *init_path;    /* weights to start from, or NULL */
-	uint64_t save_timeout;    /* ns of one wait while a checkpoint is saved */
-	uint64_t eval_timeout;    /* ns of one wait in an evaluation; 0: as in training */
 	bool canary;              /* watch what is written where: canary.h */
 	bool weights_hash;        /* print a hash of every tensor at the end */
 	bool quiet;               /* no log lines */

@@ -49,6 +49,7 @@ struct training {
 	char from[PP_PATH_MAX]; /* checkpoint that was loaded, or "" */
 	struct pp_checkpoints checkpoints;
 	bool due;               /* a checkpoint has come due and is not saved yet */
+	uint64_t saved;         /* step of the last checkpoint */
 	bool updated;           /* the last step was */
 	uint32_t losses, scale; /* slots, PP_NULL: no loss in this program */
 	double flops;           /* of a step, all ranks */
@@ -267,7 +268,9 @@ static bool stop(struct training *training, const struct pp_status *status)
 {
 	struct pp_rank_run *run = training->run;
 	run->lost = run->interp.lost;
-	if (!run->lost) {
+	if (!run->lost && run->fail) {
+		run->fail(run->keeper, status);
+	} else if (!run->lost) {
 		pp_watch_report(run->watch, status->text, stderr);
 		run->transport->give_up(run->endpoint, status->text);
 	}
@@ -307,6 +310,7 @@ static bool save_step(struct training *training, uint64_t step, struct pp_status
 		pp_metrics_saved(training->metrics, checkpoints->folder, step, checkpoints->saved_bytes,
 		                 (double)(pp_clock() - training->previous) * 1e-9);
 	training->due = false;
+	training->saved = step;
 	training->previous = pp_clock();
 	pp_watch_doing(run->watch, "between steps");
 	return true;
@@ -329,6 +333,19 @@ static bool evaluate_step(struct training *training, uint64_t step, struct pp_st
 	return true;
 }
 
+/* All ranks were asked to stop and are between the same two steps: save, unless it was just done. */
+static bool stop_early(struct training *training, uint64_t step, struct pp_status *status)
+{
+	const struct pp_rank_run *run = training->run;
+	bool ran = step > training->begin.step;
+	if (run->world == 0 && !run->options->quiet)
+		printf("stopped by %s after step %" PRIu64 " of %" PRIu64 "\n", run->watch->gate.why, step, training->steps);
+	training->steps = step;
+	if (ran && training->checkpoints.folder && training->saved != step)
+		return save_step(training, step, status);
+	return true;
+}
+
 static bool run_steps(struct training *training, struct pp_status *status)
 {
 	struct pp_rank_run *run = training->run;
@@ -337,6 +354,9 @@ static bool run_steps(struct training *training, struct pp_status *status)
 	if (training->times)
 		pp_run_times_start(training->times);
 	for (uint64_t step = training->begin.step + 1; step <= training->steps; step++) {
+		if (!pp_watch_pass(run->watch, step))
+			return stop_early(training, step - 1, status);
+		pp_watch_stretch(run->watch, step == training->begin.step + 1 ? PP_STRETCH_FIRST : PP_STRETCH_STEP);
 		/* Steps that end with a norm over all ranks begin together; others would drift apart and blur the idle times.
 		 */
 		if (training->scale == PP_NULL && !pp_transport_exchange(run->transport, run->endpoint, run->watch,
@@ -372,7 +392,7 @@ static bool finish(struct training *training, struct pp_status *status)
 	if (out && steps)
 		fprintf(out, "mean loss of the last %" PRIu64 " steps: %.4f\n", steps, recent);
 	bool ran = training->begin.step < training->steps;
-	if (out && !ran)
+	if (out && !ran && !run->watch->gate.why[0])
 		fprintf(out, "nothing left to do: %s is of step %" PRIu64 " of %" PRIu64 "\n", training->from,
 		        training->begin.step, training->steps);
 	if (ran && !pp_run_report_print(training->report, &link, run->options, out, status))
@@ -404,6 +424,7 @@ bool pp_run_rank(struct pp_rank_run *run, struct pp_status *status)
 	ok = ok &&
 	     pp_run_agree(run->transport, run->endpoint, run->watch, world, "waiting for all ranks to begin", fine, status);
 	ok = ok && run_steps(&training, status);
+	pp_watch_stretch(run->watch, PP_STRETCH_START);
 	ok = ok && finish(&training, status);
 	if (training.metrics) {
 		struct pp_status close_status;

@@ -16,6 +16,9 @@ struct pp_rank_run {
 	struct pp_endpoint *endpoint; /* bound */
 	struct pp_watch *watch;
 	const struct pp_run_options *options;
+	/* Takes over when this rank cannot go on alone, or NULL: then the others are told through the transport. */
+	void (*fail)(void *keeper, const struct pp_status *status);
+	void *keeper;
 	/* Result: nothing of the rank may be freed before all ranks have stopped, since others may be copying to its slots.
 	 */
 	struct pp_interp interp;

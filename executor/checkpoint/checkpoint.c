@@ -40,7 +40,6 @@ bool pp_checkpoints_open(struct pp_checkpoints *checkpoints, const struct pp_rep
 	                                       .folder = options->save_path,
 	                                       .every = program->train.checkpoint_every,
 	                                       .keep = program->train.checkpoint_keep,
-	                                       .timeout = options->save_timeout,
 	                                       .fault = options->fault};
 	if (!checkpoints->folder && checkpoints->every)
 		checkpoints->folder = program->train.checkpoint_dir ? program->train.checkpoint_dir : default_folder;
@@ -72,6 +71,7 @@ static void pass_point(void *context)
 {
 	struct pp_checkpoints *checkpoints = context;
 	const struct pp_fault *fault = &checkpoints->fault;
+	pp_watch_worked(checkpoints->link.watch);
 	if (fault->saving == PP_SAVING_FINE || fault->rank != checkpoints->link.interp->world)
 		return;
 	checkpoints->points++;
@@ -191,15 +191,6 @@ static bool prepare_folder(struct pp_checkpoints *checkpoints, uint64_t start, s
 	return ok;
 }
 
-/* Disks may be slower than ranks. */
-static uint64_t wait_longer(struct pp_checkpoints *checkpoints)
-{
-	struct pp_watch *watch = checkpoints->link.watch;
-	uint64_t before = watch->timeout;
-	watch->timeout = checkpoints->timeout > before ? checkpoints->timeout : before;
-	return before;
-}
-
 static bool start(struct pp_checkpoints *checkpoints, const struct pp_run_options *options,
                   struct pp_training_point *point, char from[PP_PATH_MAX], struct pp_status *status)
 {
@@ -218,9 +209,9 @@ bool pp_checkpoints_start(struct pp_checkpoints *checkpoints, const struct pp_ru
 {
 	*point = (struct pp_training_point){0};
 	from[0] = '\0';
-	uint64_t timeout = wait_longer(checkpoints);
+	enum pp_stretch before = pp_watch_stretch(checkpoints->link.watch, PP_STRETCH_SAVE);
 	bool ok = start(checkpoints, options, point, from, status);
-	checkpoints->link.watch->timeout = timeout;
+	pp_watch_stretch(checkpoints->link.watch, before);
 	return ok;
 }
 
@@ -350,9 +341,9 @@ enum pp_agreed pp_checkpoints_save(struct pp_checkpoints *checkpoints, const str
 		pp_fail(status, PP_EXIT_RUN, "out of memory for saving");
 		return PP_NO_ANSWER;
 	}
-	uint64_t timeout = wait_longer(checkpoints);
+	enum pp_stretch before = pp_watch_stretch(checkpoints->link.watch, PP_STRETCH_SAVE);
 	enum pp_agreed agreed = save(checkpoints, point, files, status);
-	checkpoints->link.watch->timeout = timeout;
+	pp_watch_stretch(checkpoints->link.watch, before);
 	checkpoints->saved_bytes = 0;
 	for (uint32_t rank = 0; rank < ranks; rank++)
 		checkpoints->saved_bytes += files[rank].bytes;

@@ -16,7 +16,6 @@ struct pp_checkpoints {
 	struct pp_state state;
 	const char *folder;   /* NULL: nothing is saved */
 	uint64_t every, keep; /* steps between checkpoints, 0: only at the end; how many stay, 0: all */
-	uint64_t timeout;     /* ns of one wait while saving */
 	struct pp_fault fault;
 	uint32_t points;      /* of the planted fault, passed so far */
 	uint64_t saved_bytes; /* of the last checkpoint, all ranks; rank 0 */

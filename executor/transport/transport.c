@@ -17,8 +17,10 @@ bool pp_transport_exchange(const struct pp_transport_ops *ops, struct pp_endpoin
 	struct pp_pause pause = {0};
 	for (;;) {
 		enum pp_progress progress = ops->test_exchange(endpoint);
-		if (progress == PP_DONE)
+		if (progress == PP_DONE) {
+			pp_pause_end(&pause, watch);
 			return true;
+		}
 		if (progress == PP_FAILED)
 			return pp_fail(status, PP_EXIT_RUN, "%s", ops->failure(endpoint));
 		if (!pp_pause(&pause, watch))

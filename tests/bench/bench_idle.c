@@ -65,8 +65,7 @@ static int run(uint32_t ranks, uint64_t time)
 	printf("\n%u ranks, %u microbatches, forward %.1f to %.1f ms\n", ranks, spec->microbatches, (double)time * 1e-6,
 	       (double)time * 1.5e-6);
 	fflush(stdout);
-	struct pp_launch launch = {
-	    .arena = arena, .path = path, .device = &pp_device_cpu, .run = {.steps = 4}, .timeout = UINT64_C(60000000000)};
+	struct pp_launch launch = {.arena = arena, .path = path, .device = &pp_device_cpu, .run = {.steps = 4}};
 	int code = pp_launch_loop(&launch);
 	unlink(path);
 	pp_arena_destroy(arena);

@@ -39,7 +39,7 @@ lines dump 1 "^pipedump: $full"
 run trace 3 "$BIN/piperun" -q "$work/m.ppx" --steps=2 --trace=/dev/full
 lines trace 1 '^piperun: cannot write the trace to /dev/full'
 run metrics 3 "$BIN/piperun" -q "$work/m.ppx" --steps=2 --metrics=/dev/full
-lines metrics 1 '^piperun: rank 0 .*; cannot write metrics to /dev/full: No space left on device$'
+lines metrics 1 '^error\[E0904\]: rank 0 failed: cannot write metrics to /dev/full: No space left on device; '
 
 # Mistakes on pipec's command line.
 run file 2 "$BIN/pipec" "$work/m.pipe"

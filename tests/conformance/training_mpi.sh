@@ -42,6 +42,6 @@ printf '\377' >>"$work/tokens"
 run bad_mpi 3 timeout -k 5 60 "$MPIRUN" -n 2 "$BIN/piperun" -q --data="$work/tokens" "$work/two.pps"
 run bad_loop 3 timeout -k 5 60 "$BIN/piperun" -q --transport=loop --data="$work/tokens" "$work/two.pps"
 for name in bad_mpi bad_loop; do
-  lines $name 1 '^piperun: rank [01] runs: load .*; data file .*: token 255 at position 20 is not below vocab = '
+  lines $name 1 '^error\[E0904\]: rank [01] failed: data file .*: token 255 at position 20 is not below vocab = .*; last instruction: load '
 done
 finish

@@ -122,8 +122,7 @@ static const uint64_t *part_of(const struct oracle *o, uint32_t w, const struct 
 {
 	const struct rank *rank = &o->ranks[from];
 	const struct pp_instr *other = &rank->stream->items[flight->instr];
-	const struct pp_slot *source = &rank->memory->slots[other->a[2]],
-	                     *target = &o->ranks[w].memory->slots[instr->a[3]];
+	const struct pp_slot *source = &rank->memory->slots[other->a[2]], *target = &o->ranks[w].memory->slots[instr->a[3]];
 	bool shard = other->flags & PP_SHARD || other->sub != PP_ALLREDUCE;
 	bool of_tensor = source->class == PP_SLOT_GRAD || source->class == PP_SLOT_WEIGHT;
 	bool fits = other->sub == instr->sub && other->dtype == instr->dtype && other->count == instr->count &&

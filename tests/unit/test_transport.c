@@ -334,10 +334,7 @@ static void a_stuck_rank_reports_where_it_is(void **state)
 	assert_true(pp_watch_report(&watches[1], "why not", out));
 	assert_false(pp_watch_report(&watches[1], "why not", out));
 	fclose(out);
-	assert_string_equal(
-	    text,
-	    "piperun: rank 1 waits: wait c0 #0 for recv c0 #0 recv.0 s0 m0 f32*8 from rank 0 (step 1, instruction 2 of 6); "
-	    "last finished: recv c0 #0 recv.0 s0 m0 f32*8; why not\n");
+	assert_string_equal(text, "piperun: rank 1 runs: wait for recv act s0 m0 (step 1, instruction 2 of 6); why not\n");
 	free(text);
 	pp_arena_destroy(arena);
 }
@@ -351,6 +348,13 @@ static void faults_are_read(void **state)
 	assert_int_equal(fault.kind, PP_FAULT_SLEEP);
 	assert_int_equal(fault.rank, 2);
 	assert_int_equal(fault.index, 13);
+	assert_int_equal(pp_fault_index(&fault, 2, 1), 13);
+	assert_int_equal(pp_fault_index(&fault, 2, 2), UINT32_MAX);
+	assert_int_equal(pp_fault_index(&fault, 1, 1), UINT32_MAX);
+	assert_true(pp_fault_parse("3:0@7:nan", &fault, &status));
+	assert_int_equal(fault.kind, PP_FAULT_NAN);
+	assert_int_equal(pp_fault_index(&fault, 3, 6), UINT32_MAX);
+	assert_int_equal(pp_fault_index(&fault, 3, 8), 0);
 	assert_true(pp_fault_parse("1:save:7:kill", &fault, &status));
 	assert_int_equal(fault.kind, PP_FAULT_NONE);
 	assert_int_equal(fault.saving, PP_SAVING_KILL);
@@ -359,7 +363,8 @@ static void faults_are_read(void **state)
 	assert_false(pp_fault_parse("1:save:7:exit", &fault, &status));
 	assert_false(pp_fault_parse("2:13:explode", &fault, &status));
 	assert_int_equal(status.code, PP_EXIT_USAGE);
-	assert_string_equal(status.text, "PP_FAULT=2:13:explode: want RANK:INSTRUCTION:exit|fail|sleep, such as 2:3:exit");
+	assert_string_equal(status.text, "PP_FAULT=2:13:explode: want "
+	                                 "RANK:INSTRUCTION[@STEP]:exit|fail|sleep|kill|stop|skip|nan, such as 2:3:exit");
 	assert_false(pp_fault_parse("2:sleep", &fault, &status));
 	assert_false(pp_fault_parse("2:3:exit5", &fault, &status));
 }
