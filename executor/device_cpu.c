@@ -7,6 +7,8 @@
 #include "init.h"
 #include "kernels/kernels.h"
 
+#include "ir/token_table.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -168,57 +170,7 @@ static struct pp_device *cpu_create(const struct pp_program *program, struct pp_
 	return cpu_create_guarded(program, coord, 0, status);
 }
 
-/* The linear that makes register `logits` of a body, or NULL. */
-static const struct pp_body_instr *maker(const struct pp_body *body, uint32_t logits)
-{
-	enum { Y = 3 };
-	for (uint32_t i = 0; i < body->count; i++)
-		if (body->items[i].op == PP_BODY_LINEAR && body->items[i].operand[Y] == logits)
-			return &body->items[i];
-	return NULL;
-}
-
-/* The register of the token table that a body instruction stands for: the one looked up, or the one that makes the
- * logits of a loss; PP_NULL: none. */
-static uint32_t token_table(const struct pp_body *body, const struct pp_body_instr *instr)
-{
-	enum { LOGITS = 0, W = 1 };
-	if (instr->op == PP_BODY_EMBED)
-		return instr->operand[W];
-	bool judges = instr->op == PP_BODY_XENT || instr->op == PP_BODY_XENT_STATS;
-	const struct pp_body_instr *head = judges ? maker(body, instr->operand[LOGITS]) : NULL;
-	return head ? head->operand[W] : PP_NULL;
-}
-
-/* The rows of a token table that are no tokens become 0. `first`: number of its first row in the whole table. */
-static void clear_rows(float *rows, const struct pp_reg *table, uint64_t first, uint64_t vocab)
-{
-	uint64_t tokens = vocab > first ? vocab - first : 0;
-	if (tokens < table->rows)
-		memset(rows + tokens * table->columns, 0, (table->rows - tokens) * table->columns * sizeof *rows);
-}
-
-/* Rows of token tables at and beyond the vocabulary pad the matrix; they are 0 and stay 0, for their gradients are. */
-static void clear_padding(struct pp_device *device)
-{
-	const struct pp_program *program = device->program;
-	for (uint32_t b = 0; b < program->body_count; b++) {
-		const struct pp_body *body = &program->bodies[b];
-		if (&program->rank[program->stages[body->stage].rank] != device->rank)
-			continue;
-		for (uint32_t i = 0; i < body->count; i++) {
-			uint32_t table = token_table(body, &body->items[i]);
-			if (table == PP_NULL || body->regs[table].base != PP_BASE_WEIGHT)
-				continue;
-			const struct pp_reg *reg = &body->regs[table];
-			bool sharded = reg->type == PP_TYPE_S && reg->shard == 0;
-			clear_rows((float *)(slot_at(device, reg->slot) + reg->offset), reg,
-			           sharded ? (uint64_t)device->coord.tp * reg->rows : 0, program->train.vocab);
-		}
-	}
-}
-
-/* What this coordinate holds of a tensor, from the draws of the whole. */
+/* What this coordinate holds of a tensor, from the draws of the whole; padding is 0. */
 static void init_weight(const struct pp_device *device, uint32_t tensor, uint64_t seed, float *to)
 {
 	const struct pp_tensor *whole = &device->program->tensors[tensor];
@@ -226,6 +178,9 @@ static void init_weight(const struct pp_device *device, uint32_t tensor, uint64_
 	uint64_t run = box.columns == whole->columns ? (uint64_t)box.rows * box.columns : box.columns;
 	for (uint64_t at = 0; at < (uint64_t)box.rows * box.columns; at += run)
 		pp_init_fill(whole, seed, (box.row + at / box.columns) * whole->columns + box.column, run, to + at);
+	uint32_t rows = pp_tensor_rows(device->program, tensor), kept = rows > box.row ? rows - box.row : 0;
+	if (kept < box.rows)
+		memset(to + (uint64_t)kept * box.columns, 0, (uint64_t)(box.rows - kept) * box.columns * sizeof *to);
 }
 
 static void cpu_init(struct pp_device *device, uint64_t seed)
@@ -237,7 +192,6 @@ static void cpu_init(struct pp_device *device, uint64_t seed)
 			continue;
 		init_weight(device, weight->tensor, seed, (float *)slot_at(device, slot));
 	}
-	clear_padding(device);
 }
 
 /* ---- step tail ------------------------------------------------------------------------------- */

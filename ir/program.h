@@ -23,13 +23,13 @@
  *  8. A slot of a tensor, of losses, norms or scale is exactly as long as what it holds; a rank has at most one slot of
  *     the classes losses, scale and work. A load fills aux: microbatch * seq ids, labels or both.
  *  9. The program `eval` has the forwards of a step and no more: a stash is empty again when its fwd ends, and of
- * static slots only losses change. It runs between two steps of `train`, whose dynamic slots are empty then, so both
- * share the dynamic bytes of the arena.
- * 10. A program without bodies is a schedule alone: it is proven, but can't be executed.
+ *     static slots only losses change. It runs between two steps of `train`, whose dynamic slots are empty then, so
+ * both share the dynamic bytes of the arena.
  * 10. `zero` = 1: of the n elements of a tensor that a tp coordinate holds, dp coordinate i owns those from i*c up to
  *     min(n, (i+1)*c), c = ceil(n / dp): its shard. Weight and grad slots have dp*c elements, those past n undefined; a
  *     moment slot has c, for the own shard. A `reducescatter` over dp in place leaves only the own shard of a grad slot
  *     valid, an `allgather` over dp in place makes a weight slot whole again from the shards.
+ * 11. A program without bodies is a schedule alone: it is proven, but can't be executed.
  */
 #ifndef PP_PROGRAM_H
 #define PP_PROGRAM_H

@@ -51,7 +51,7 @@ bool pp_checkpoints_open(struct pp_checkpoints *checkpoints, const struct pp_rep
 		               : options->resume_path ? "--resume"
 		               : options->init_path   ? "--init"
 		                                      : "checkpoint_every");
-	return pp_state_open(program, link->interp->coord.pp, link->interp->slots, &checkpoints->state, status);
+	return pp_state_open(program, link->interp->coord, link->interp->slots, &checkpoints->state, status);
 }
 
 void pp_checkpoints_close(struct pp_checkpoints *checkpoints)
@@ -227,10 +227,10 @@ static bool make_partial(const struct pp_checkpoints *checkpoints, uint64_t step
 	return pp_fail(status, PP_EXIT_RUN, "cannot make folder %s: %s", path, strerror(errno));
 }
 
+/* A rank that stores nothing has no file. */
 static bool write_mine(struct pp_checkpoints *checkpoints, uint64_t step, struct pp_file_sum *sum,
                        struct pp_status *status)
 {
-	const struct pp_program *program = program_of(checkpoints);
 	const struct pp_state *state = &checkpoints->state;
 	char name[32], path[PP_PATH_MAX];
 	pp_checkpoint_file(name, checkpoints->link.interp->world);
@@ -242,15 +242,10 @@ static bool write_mine(struct pp_checkpoints *checkpoints, uint64_t step, struct
 	uint32_t count = 0;
 	for (uint32_t i = 0; i < state->count; i++) {
 		const struct pp_state_item *item = &state->items[i];
-		const struct pp_tensor *tensor = &program->tensors[item->tensor];
 		if (item->stored)
-			tensors[count++] = (struct pp_named_tensor){.name = item->name,
-			                                            .dims = tensor->dims,
-			                                            .shape = {tensor->rows, tensor->columns},
-			                                            .data = item->at,
-			                                            .bytes = item->bytes};
+			tensors[count++] = pp_state_describe(item, program_of(checkpoints));
 	}
-	bool ok = pp_safetensors_write(path, tensors, count, sum, pass_point, checkpoints, status);
+	bool ok = count == 0 || pp_safetensors_write(path, tensors, count, sum, pass_point, checkpoints, status);
 	free(tensors);
 	return ok;
 }
@@ -275,6 +270,8 @@ static bool sees_all(const struct pp_checkpoints *checkpoints, uint64_t step, co
 	for (uint32_t rank = 0; rank < world_of(checkpoints); rank++) {
 		char name[32], path[PP_PATH_MAX];
 		struct stat info;
+		if (files[rank].bytes == 0)
+			continue;
 		pp_checkpoint_file(name, rank);
 		if (!pp_checkpoint_path(path, checkpoints->folder, step, true, name, status))
 			return false;

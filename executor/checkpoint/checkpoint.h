@@ -35,7 +35,7 @@ bool pp_checkpoints_start(struct pp_checkpoints *checkpoints, const struct pp_ru
 enum pp_agreed pp_checkpoints_save(struct pp_checkpoints *checkpoints, const struct pp_training_point *point,
                                    struct pp_status *status);
 
-/* Load this rank's weights, with `moments` the optimizer's state too, from one checkpoint. */
+/* Load this rank's share of the weights, with `moments` of the optimizer's state too, from one checkpoint. */
 bool pp_checkpoint_load(const struct pp_state *state, const struct pp_program *program, const char *path, bool moments,
                         struct pp_training_point *point, struct pp_status *status);
 

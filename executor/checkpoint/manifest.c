@@ -1,14 +1,12 @@
-/* Writing and reading manifest.json. A checksum over everything before it stands last, so no byte can change unseen.
+/* Reading manifest.json. What is read is believed in nothing.
  *
- * Whole numbers that may pass 2^53, seeds and checksums, are strings: other readers of JSON would round them. */
+ * Ensures: a manifest that was read is whole, and of this format. */
 #include "manifest.h"
 
 #include "folder.h"
-#include "state.h"
 
-#include "ir/file.h"
 #include "ir/image_format.h"
-#include "ir/json.h"
+#include "ir/token_table.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -18,117 +16,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static const char schema[] = "piperun.checkpoint/1";
-static const char checksum_key[] = ", \"checksum\": \"";
-
-enum { CHECKSUM_TAIL = sizeof checksum_key - 1 + 16 + 3 }; /* key, digits, quote, brace, line end */
+enum { CHECKSUM_TAIL = sizeof pp_manifest_checksum - 1 + 16 + 3 }; /* key, digits, quote, brace, line end */
 
 static const uint64_t largest_number = UINT64_C(1) << 53, largest_manifest = UINT64_C(256) << 20;
-
-/* ---- writing --------------------------------------------------------------------------------- */
-
-static void put_hash(struct pp_json *json, const char *key, uint64_t hash)
-{
-	char text[20];
-	snprintf(text, sizeof text, "%016" PRIx64, hash);
-	pp_json_string(json, key, text);
-}
-
-static void put_seed(struct pp_json *json, const char *key, uint64_t seed)
-{
-	char text[24];
-	snprintf(text, sizeof text, "%" PRIu64, seed);
-	pp_json_string(json, key, text);
-}
-
-static void put_files(struct pp_json *json, const struct pp_program *program, const struct pp_file_sum *files)
-{
-	char name[32];
-	pp_json_open_object(json, "files");
-	for (uint32_t rank = 0; rank < program->ranks; rank++) {
-		pp_checkpoint_file(name, rank);
-		pp_json_open_object(json, name);
-		pp_json_uint(json, "bytes", files[rank].bytes);
-		put_hash(json, "checksum", files[rank].hash);
-		pp_json_close(json);
-	}
-	pp_json_close(json);
-}
-
-/* Tensors in the program's order; the moments of a tensor lie in the file of its weight. */
-static void put_tensors(struct pp_json *json, const struct pp_program *program, const uint32_t *owner)
-{
-	char name[32];
-	pp_json_open_object(json, "tensors");
-	for (uint32_t t = 0; t < program->tensor_count; t++) {
-		const struct pp_tensor *tensor = &program->tensors[t];
-		if (owner[t] == PP_NULL)
-			continue;
-		pp_checkpoint_file(name, owner[t]);
-		pp_json_open_object(json, tensor->name);
-		pp_json_string(json, "dtype", pp_dtype_name[tensor->dtype]);
-		pp_json_open_array(json, "shape");
-		pp_json_uint(json, NULL, tensor->rows);
-		if (tensor->dims > 1)
-			pp_json_uint(json, NULL, tensor->columns);
-		pp_json_close(json);
-		pp_json_string(json, "file", name);
-		pp_json_close(json);
-	}
-	pp_json_close(json);
-}
-
-static void put_all(FILE *out, const struct pp_program *program, const struct pp_training_point *point,
-                    const struct pp_file_sum *files, const uint32_t *owner)
-{
-	const struct pp_train *train = &program->train;
-	struct pp_json json = pp_json_begin(out);
-	pp_json_open_object(&json, NULL);
-	pp_json_string(&json, "schema", schema);
-	pp_json_string(&json, "tool", "piperun " PP_VERSION);
-	pp_json_uint(&json, "step", point->step);
-	pp_json_uint(&json, "next_sample", point->next_sample);
-	put_seed(&json, "seed", train->seed);
-	put_seed(&json, "data_seed", train->data_seed);
-	pp_json_string(&json, "optimizer", pp_optimizer_name[train->optimizer]);
-	put_hash(&json, "model", pp_state_identity(program));
-	put_files(&json, program, files);
-	put_tensors(&json, program, owner);
-}
-
-static void find_owners(const struct pp_program *program, uint32_t *owner)
-{
-	for (uint32_t t = 0; t < program->tensor_count; t++)
-		owner[t] = PP_NULL;
-	for (uint32_t i = 0; i < program->use_count; i++) {
-		uint32_t rank = program->stages[program->uses[i].stage].rank;
-		if (rank < owner[program->uses[i].tensor])
-			owner[program->uses[i].tensor] = rank;
-	}
-}
-
-bool pp_manifest_make(const struct pp_program *program, const struct pp_training_point *point,
-                      const struct pp_file_sum *files, char **text, size_t *length, struct pp_status *status)
-{
-	*text = NULL;
-	uint32_t *owner = malloc(((size_t)program->tensor_count + 1) * sizeof *owner);
-	FILE *out = owner ? open_memstream(text, length) : NULL;
-	bool ok = out != NULL;
-	if (ok) {
-		find_owners(program, owner);
-		put_all(out, program, point, files, owner);
-		ok = fflush(out) == 0;
-		uint64_t hash = ok ? pp_image_mix((const unsigned char *)*text, *length) : 0;
-		fprintf(out, "%s%016" PRIx64 "\"}\n", checksum_key, hash);
-		ok = fclose(out) == 0 && ok;
-	}
-	free(owner);
-	if (ok)
-		return true;
-	free(*text);
-	*text = NULL;
-	return pp_fail(status, PP_EXIT_RUN, "out of memory for the manifest of a checkpoint");
-}
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
@@ -171,7 +61,7 @@ static bool is_whole(const char *text, size_t length)
 	if (length < CHECKSUM_TAIL)
 		return false;
 	uint64_t hash = pp_image_mix((const unsigned char *)text, length - CHECKSUM_TAIL);
-	snprintf(expected, sizeof expected, "%s%016" PRIx64 "\"}\n", checksum_key, hash);
+	snprintf(expected, sizeof expected, "%s%016" PRIx64 "\"}\n", pp_manifest_checksum, hash);
 	return memcmp(text + length - CHECKSUM_TAIL, expected, CHECKSUM_TAIL) == 0;
 }
 
@@ -180,9 +70,9 @@ static bool parse(struct pp_manifest *manifest, const char *text, size_t length,
 	json_error_t error = {.text = ""};
 	manifest->root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
 	const char *found = json_string_value(json_object_get(manifest->root, "schema"));
-	if (manifest->root && found && strcmp(found, schema) != 0)
+	if (manifest->root && found && strcmp(found, pp_manifest_schema) != 0)
 		return pp_fail(status, PP_EXIT_ENVIRONMENT, "%s is of format `%.60s`, this piperun reads `%s`", manifest->path,
-		               found, schema);
+		               found, pp_manifest_schema);
 	if (!is_whole(text, length))
 		return pp_fail(status, PP_EXIT_ENVIRONMENT, "%s is damaged: its checksum is wrong", manifest->path);
 	if (!manifest->root || !found)
@@ -281,8 +171,20 @@ static const char *shape_text(const struct shape *shape, char text[48])
 	return text;
 }
 
-static bool check_tensor(const struct pp_manifest *manifest, const struct pp_tensor *tensor, struct pp_status *status)
+/* Equal, but for the padding of a table of tokens. */
+static bool is_same_shape(const struct pp_program *program, uint32_t tensor, const struct shape *there)
 {
+	const struct pp_tensor *here = &program->tensors[tensor];
+	bool columns = there->dims == here->dims && (there->dims == 1 || there->extent[1] == here->columns);
+	uint32_t vocab = program->train.vocab;
+	return columns && (there->extent[0] == here->rows ||
+	                   (there->extent[0] >= vocab && here->rows >= vocab && pp_is_token_table(program, tensor)));
+}
+
+static bool check_tensor(const struct pp_manifest *manifest, const struct pp_program *program, uint32_t number,
+                         struct pp_status *status)
+{
+	const struct pp_tensor *tensor = &program->tensors[number];
 	const json_t *saved = json_object_get(json_object_get(manifest->root, "tensors"), tensor->name);
 	struct shape there, here = {.dims = tensor->dims, .extent = {tensor->rows, tensor->columns}};
 	char text[2][48];
@@ -293,8 +195,7 @@ static bool check_tensor(const struct pp_manifest *manifest, const struct pp_ten
 	const char *dtype = json_string_value(json_object_get(saved, "dtype"));
 	if (!dtype || !get_shape(saved, &there))
 		return wrong(manifest, "a tensor has no dtype or shape", status);
-	if (there.dims != here.dims || there.extent[0] != here.extent[0] ||
-	    (there.dims == 2 && there.extent[1] != here.extent[1]))
+	if (!is_same_shape(program, number, &there))
 		return pp_fail(status, PP_EXIT_ENVIRONMENT,
 		               "%s is of another model: tensor `%s` is %s there and %s in the program", manifest->path,
 		               tensor->name, shape_text(&there, text[0]), shape_text(&here, text[1]));
@@ -309,9 +210,15 @@ bool pp_manifest_check_model(const struct pp_manifest *manifest, const struct pp
 {
 	const json_t *tensors = json_object_get(manifest->root, "tensors");
 	for (uint32_t t = 0; t < program->tensor_count; t++)
-		if (!check_tensor(manifest, &program->tensors[t], status))
+		if (!check_tensor(manifest, program, t, status))
 			return false;
-	uint64_t model;
+	uint64_t model, vocab;
+	if (!get_number(manifest->root, "vocab", &vocab))
+		return wrong(manifest, "vocab is missing", status);
+	if (vocab != program->train.vocab)
+		return pp_fail(status, PP_EXIT_ENVIRONMENT,
+		               "%s is of another model: its vocabulary is %" PRIu64 ", that of the program %" PRIu32,
+		               manifest->path, vocab, program->train.vocab);
 	if (json_object_size(tensors) == program->tensor_count)
 		return (get_text_number(manifest->root, "model", 16, &model) && model == pp_state_identity(program)) ||
 		       pp_fail(status, PP_EXIT_ENVIRONMENT, "%s is of another model: it has the same tensors in another order",
@@ -360,20 +267,79 @@ bool pp_manifest_check_training(const struct pp_manifest *manifest, const struct
 	       (train->data != PP_DATA_SYNTHETIC || check_seed(manifest, "data_seed", train->data_seed, status));
 }
 
-bool pp_manifest_file(const struct pp_manifest *manifest, const char *tensor, uint32_t *rank, struct pp_file_sum *sum,
-                      struct pp_status *status)
+/* ---- parts ----------------------------------------------------------------------------------- */
+
+static bool get_file(const struct pp_manifest *manifest, const json_t *object, struct pp_manifest_part *part)
+{
+	const char *file = json_string_value(json_object_get(object, "file"));
+	char name[32];
+	if (!file || sscanf(file, "rank-%9" SCNu32, &part->rank) != 1)
+		return false;
+	pp_checkpoint_file(name, part->rank);
+	const json_t *row = json_object_get(json_object_get(manifest->root, "files"), file);
+	return strcmp(file, name) == 0 && get_number(row, "bytes", &part->sum.bytes) &&
+	       get_text_number(row, "checksum", 16, &part->sum.hash);
+}
+
+/* [begin, end) within 0 .. all; all of it where it is left out. */
+static bool get_range(const json_t *object, const char *key, uint64_t all, uint64_t *begin, uint64_t *count)
+{
+	const json_t *range = json_object_get(object, key);
+	const json_t *first = json_array_get(range, 0), *end = json_array_get(range, 1);
+	*begin = 0;
+	*count = all;
+	if (!range)
+		return true;
+	if (json_array_size(range) != 2 || !json_is_integer(first) || !json_is_integer(end))
+		return false;
+	json_int_t from = json_integer_value(first), to = json_integer_value(end);
+	if (from < 0 || to <= from || (uint64_t)to > all)
+		return false;
+	*begin = (uint64_t)from;
+	*count = (uint64_t)(to - from);
+	return true;
+}
+
+static bool get_part(const struct pp_manifest *manifest, const json_t *object, const struct shape *shape,
+                     struct pp_manifest_part *part)
+{
+	uint64_t row, rows, column, columns;
+	*part = (struct pp_manifest_part){0};
+	if (!get_file(manifest, object, part) || shape->extent[0] > UINT32_MAX || shape->extent[1] > UINT32_MAX ||
+	    !get_range(object, "rows", shape->extent[0], &row, &rows) ||
+	    !get_range(object, "columns", shape->extent[1], &column, &columns))
+		return false;
+	part->extent.box = (struct pp_box){(uint32_t)row, (uint32_t)rows, (uint32_t)column, (uint32_t)columns};
+	return get_range(object, "elements", rows * columns, &part->extent.first, &part->extent.count);
+}
+
+bool pp_manifest_parts(const struct pp_manifest *manifest, const char *tensor, bool moments,
+                       struct pp_manifest_part **parts, uint32_t *count, struct pp_status *status)
 {
 	const json_t *entry = json_object_get(json_object_get(manifest->root, "tensors"), tensor);
-	const char *file = json_string_value(json_object_get(entry, "file"));
-	char name[32];
-	if (!file || sscanf(file, "rank-%9" SCNu32, rank) != 1)
-		return wrong(manifest, "a tensor names no file", status);
-	pp_checkpoint_file(name, *rank);
-	const json_t *row = json_object_get(json_object_get(manifest->root, "files"), file);
-	uint64_t bytes;
-	if (strcmp(file, name) != 0 || !get_number(row, "bytes", &bytes) ||
-	    !get_text_number(row, "checksum", 16, &sum->hash))
-		return wrong(manifest, "a tensor names no file", status);
-	sum->bytes = bytes;
+	const json_t *array = json_object_get(entry, moments ? "moments" : "weight");
+	struct shape shape;
+	*parts = NULL;
+	*count = 0;
+	if (!get_shape(entry, &shape) || !json_is_array(array))
+		return wrong(manifest, "a tensor names no files", status);
+	if (shape.dims == 1)
+		shape.extent[1] = 1;
+	*parts = calloc(json_array_size(array) + 1, sizeof **parts);
+	if (!*parts)
+		return pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory for %s", manifest->path);
+	for (size_t i = 0; i < json_array_size(array); i++)
+		if (!get_part(manifest, json_array_get(array, i), &shape, &(*parts)[(*count)++])) {
+			free(*parts);
+			*parts = NULL;
+			return wrong(manifest, "a part of a tensor has no file or no place", status);
+		}
 	return true;
+}
+
+uint64_t pp_manifest_rows(const struct pp_manifest *manifest, const char *tensor)
+{
+	struct shape shape;
+	const json_t *entry = json_object_get(json_object_get(manifest->root, "tensors"), tensor);
+	return get_shape(entry, &shape) ? shape.extent[0] : 0;
 }

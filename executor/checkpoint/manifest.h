@@ -1,17 +1,20 @@
-/* manifest.json of a checkpoint: what was saved when, and which file holds which tensor. */
+/* manifest.json of a checkpoint: what was saved when, and which files hold which parts of which tensor. */
 #ifndef PP_MANIFEST_H
 #define PP_MANIFEST_H
 
 #include "safetensors.h"
-
-#include "ir/program.h"
+#include "state.h"
 
 /* Where training stands: steps done, id of the first sample that has not been used. */
 struct pp_training_point {
 	uint64_t step, next_sample;
 };
 
-/* The manifest as text (malloc, *length bytes). `files`: one per rank. False: out of memory. */
+extern const char pp_manifest_schema[];     /* "piperun.checkpoint/2" */
+extern const char pp_manifest_checksum[16]; /* the key that stands last */
+
+/* The manifest as text (malloc, *length bytes). `files`: one per world rank, of 0 bytes where there is none. False: out
+ * of memory. */
 bool pp_manifest_make(const struct pp_program *program, const struct pp_training_point *point,
                       const struct pp_file_sum *files, char **text, size_t *length, struct pp_status *status);
 
@@ -23,7 +26,7 @@ void pp_manifest_free(struct pp_manifest *manifest);
 
 struct pp_training_point pp_manifest_point(const struct pp_manifest *manifest);
 
-/* Has it the program's tensors? The first difference is named, with both shapes. */
+/* Has it the program's tensors, padding apart? The first difference is named, with both shapes. */
 bool pp_manifest_check_model(const struct pp_manifest *manifest, const struct pp_program *program,
                              struct pp_status *status);
 
@@ -31,8 +34,18 @@ bool pp_manifest_check_model(const struct pp_manifest *manifest, const struct pp
 bool pp_manifest_check_training(const struct pp_manifest *manifest, const struct pp_program *program,
                                 struct pp_status *status);
 
-/* The rank whose file holds a tensor that pp_manifest_check_model has found, and what was written to that file. */
-bool pp_manifest_file(const struct pp_manifest *manifest, const char *tensor, uint32_t *rank, struct pp_file_sum *sum,
-                      struct pp_status *status);
+/* A part of a tensor, or of its moments: the rank whose file holds it, what was written to that file. */
+struct pp_manifest_part {
+	uint32_t rank;
+	struct pp_file_sum sum;
+	struct pp_extent extent;
+};
+
+/* The parts (malloc) of a tensor that pp_manifest_check_model has found; each lies within its saved shape. */
+bool pp_manifest_parts(const struct pp_manifest *manifest, const char *tensor, bool moments,
+                       struct pp_manifest_part **parts, uint32_t *count, struct pp_status *status);
+
+/* Rows that the tensor was saved with: tables of tokens may have been padded otherwise. */
+uint64_t pp_manifest_rows(const struct pp_manifest *manifest, const char *tensor);
 
 #endif

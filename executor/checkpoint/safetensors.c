@@ -399,15 +399,15 @@ void pp_safetensors_close(struct pp_safetensors *file)
 	free(file);
 }
 
-bool pp_safetensors_read(struct pp_safetensors *file, const char *name, void *to, uint64_t bytes,
-                         struct pp_status *status)
+bool pp_safetensors_read(struct pp_safetensors *file, const char *name, uint64_t all, uint64_t offset, void *to,
+                         uint64_t bytes, struct pp_status *status)
 {
 	struct entry key = {.name = name};
 	const struct entry *entry = bsearch(&key, file->entries, file->count, sizeof key, by_name);
 	if (!entry)
 		return wrong(file, name, "is missing", status);
-	if (entry->end - entry->begin != bytes)
+	if (entry->end - entry->begin != all || offset > all || bytes > all - offset)
 		return pp_fail(status, PP_EXIT_ENVIRONMENT, "%s: tensor `%s` has %" PRIu64 " bytes, want %" PRIu64, file->path,
-		               name, entry->end - entry->begin, bytes);
-	return read_at(file->fd, file->path, file->data + entry->begin, to, (size_t)bytes, status);
+		               name, entry->end - entry->begin, all);
+	return read_at(file->fd, file->path, file->data + entry->begin + offset, to, (size_t)bytes, status);
 }

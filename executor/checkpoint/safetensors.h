@@ -38,8 +38,8 @@ struct pp_safetensors;
 struct pp_safetensors *pp_safetensors_open(const char *path, struct pp_status *status);
 void pp_safetensors_close(struct pp_safetensors *file);
 
-/* Read a tensor of this many bytes. */
-bool pp_safetensors_read(struct pp_safetensors *file, const char *name, void *to, uint64_t bytes,
-                         struct pp_status *status);
+/* Read `bytes` bytes from `offset` on of a tensor of `all` bytes. */
+bool pp_safetensors_read(struct pp_safetensors *file, const char *name, uint64_t all, uint64_t offset, void *to,
+                         uint64_t bytes, struct pp_status *status);
 
 #endif

@@ -1,34 +1,79 @@
 /* Global names for the slots that outlive a step.
  *
- * Requires: a verified program, so slots of tensors are exactly as long as these. Ensures: every tensor is stored by
- * exactly one rank, whatever the cut. */
+ * Requires: a verified program, so slots of tensors are as long as what their coordinates hold. Ensures: every element
+ * is stored by exactly one rank, whatever the cut. */
 #include "state.h"
 
 #include "ir/hash.h"
+#include "ir/token_table.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const prefixes[PP_PART_COUNT] = {"", "optimizer.m.", "optimizer.v."};
+static const char *const prefixes[PP_STATE_KINDS] = {"", "optimizer.m.", "optimizer.v."};
 
-static bool add(struct pp_state *state, const struct pp_program *program, uint32_t tensor, enum pp_part part, void *at,
-                bool stored)
+/* What state_open gathers from. */
+struct gathering {
+	const struct pp_program *program;
+	struct pp_coord coord;
+	void *const *slots;
+	const uint32_t *owners;
+	struct pp_state *state;
+};
+
+/* ---- extents --------------------------------------------------------------------------------- */
+
+struct pp_extent pp_state_extent(const struct pp_program *program, uint32_t tensor, bool moments, struct pp_coord coord)
 {
-	const char *base = program->tensors[tensor].name;
-	size_t size = strlen(prefixes[part]) + strlen(base) + 1;
+	struct pp_extent extent = {.box = pp_tensor_box(program, tensor, coord.tp)};
+	uint64_t all = (uint64_t)extent.box.rows * extent.box.columns, shard = pp_shard_elements(program, tensor);
+	extent.count = all;
+	if (moments && program->zero && pp_grid_extent(program, PP_AXIS_DP) > 1) {
+		uint64_t first = coord.dp * shard;
+		extent.first = first < all ? first : all;
+		extent.count = all - extent.first < shard ? all - extent.first : shard;
+	}
+	return extent;
+}
+
+bool pp_state_stores(const struct pp_program *program, const uint32_t *owners, uint32_t tensor, bool moments,
+                     struct pp_coord coord)
+{
+	bool sharded = program->tensors[tensor].tp_grad == PP_TP_SHARDED, spread = moments && program->zero;
+	return owners[tensor] == coord.pp && (sharded || coord.tp == 0) && (spread || coord.dp == 0) &&
+	       pp_state_extent(program, tensor, moments, coord).count > 0;
+}
+
+void pp_state_owners(const struct pp_program *program, uint32_t *owners)
+{
+	for (uint32_t t = 0; t < program->tensor_count; t++)
+		owners[t] = PP_NULL;
+	for (uint32_t i = 0; i < program->use_count; i++) {
+		uint32_t rank = program->stages[program->uses[i].stage].rank, *lowest = &owners[program->uses[i].tensor];
+		*lowest = rank < *lowest ? rank : *lowest;
+	}
+}
+
+/* ---- items ----------------------------------------------------------------------------------- */
+
+static bool add(const struct gathering *g, uint32_t tensor, enum pp_state_kind kind, void *at)
+{
+	const char *base = g->program->tensors[tensor].name;
+	size_t size = strlen(prefixes[kind]) + strlen(base) + 1;
 	char *name = malloc(size);
 	if (!name)
 		return false;
-	snprintf(name, size, "%s%s", prefixes[part], base);
-	state->items[state->count++] = (struct pp_state_item){
+	snprintf(name, size, "%s%s", prefixes[kind], base);
+	bool moments = kind != PP_STATE_WEIGHT;
+	g->state->items[g->state->count++] = (struct pp_state_item){
 	    .name = name,
 	    .tensor = tensor,
-	    .part = (uint8_t)part,
-	    .stored = stored,
+	    .kind = (uint8_t)kind,
+	    .stored = pp_state_stores(g->program, g->owners, tensor, moments, g->coord),
 	    .at = at,
-	    .bytes = (uint64_t)program->tensors[tensor].rows * program->tensors[tensor].columns * sizeof(float),
+	    .extent = pp_state_extent(g->program, tensor, moments, g->coord),
 	};
 	return true;
 }
@@ -38,8 +83,8 @@ static bool names_are_free(const struct pp_program *program, struct pp_status *s
 	for (uint32_t t = 0; t < program->tensor_count; t++) {
 		const char *name = program->tensors[t].name;
 		bool taken = strcmp(name, "__metadata__") == 0;
-		for (unsigned part = PP_PART_MOMENT1; part < PP_PART_COUNT; part++)
-			taken = taken || strncmp(name, prefixes[part], strlen(prefixes[part])) == 0;
+		for (unsigned kind = PP_STATE_MOMENT1; kind < PP_STATE_KINDS; kind++)
+			taken = taken || strncmp(name, prefixes[kind], strlen(prefixes[kind])) == 0;
 		if (taken)
 			return pp_fail(status, PP_EXIT_ENVIRONMENT,
 			               "tensor `%s` has a name that checkpoints keep for themselves; rename it", name);
@@ -48,34 +93,32 @@ static bool names_are_free(const struct pp_program *program, struct pp_status *s
 }
 
 /* Moments are named by the updates of the rank. */
-static bool add_moments(struct pp_state *state, const struct pp_program *program, uint32_t rank, void *const *slots,
-                        const bool *stored)
+static bool add_moments(const struct gathering *g)
 {
-	const struct pp_named_program *named = pp_program_find(program, "train");
-	const struct pp_stream *stream = &named->streams[rank];
+	const struct pp_program *program = g->program;
+	const struct pp_stream *stream = &pp_program_find(program, "train")->streams[g->coord.pp];
 	for (uint32_t i = 0; i < stream->count; i++) {
 		const struct pp_instr *instr = &stream->items[i];
 		if (instr->op != PP_OP_OPT)
 			continue;
-		uint32_t tensor = program->rank[rank].slots[instr->a[0]].tensor;
+		uint32_t tensor = program->rank[g->coord.pp].slots[instr->a[0]].tensor;
 		for (unsigned k = 0; k < 2; k++)
-			if (instr->a[2 + k] != PP_NULL && !add(state, program, tensor, (enum pp_part)(PP_PART_MOMENT1 + k),
-			                                       slots[instr->a[2 + k]], stored[tensor]))
+			if (instr->a[2 + k] != PP_NULL &&
+			    !add(g, tensor, (enum pp_state_kind)(PP_STATE_MOMENT1 + k), g->slots[instr->a[2 + k]]))
 				return false;
 	}
 	return true;
 }
 
-static bool add_weights(struct pp_state *state, const struct pp_program *program, uint32_t rank, void *const *slots,
-                        const uint32_t *owner)
+static bool add_weights(const struct gathering *g)
 {
 	uint32_t last = PP_NULL; /* uses are sorted by tensor, and those on one rank share the weight */
-	for (uint32_t i = 0; i < program->use_count; i++) {
-		const struct pp_use *use = &program->uses[i];
-		if (program->stages[use->stage].rank != rank || use->tensor == last)
+	for (uint32_t i = 0; i < g->program->use_count; i++) {
+		const struct pp_use *use = &g->program->uses[i];
+		if (g->program->stages[use->stage].rank != g->coord.pp || use->tensor == last)
 			continue;
 		last = use->tensor;
-		if (!add(state, program, use->tensor, PP_PART_WEIGHT, slots[use->weight], owner[use->tensor] == rank))
+		if (!add(g, use->tensor, PP_STATE_WEIGHT, g->slots[use->weight]))
 			return false;
 	}
 	return true;
@@ -86,33 +129,27 @@ static int by_tensor(const void *left, const void *right)
 	const struct pp_state_item *a = left, *b = right;
 	if (a->tensor != b->tensor)
 		return a->tensor < b->tensor ? -1 : 1;
-	return (int)a->part - (int)b->part;
+	return (int)a->kind - (int)b->kind;
 }
 
-bool pp_state_open(const struct pp_program *program, uint32_t rank, void *const *slots, struct pp_state *state,
+bool pp_state_open(const struct pp_program *program, struct pp_coord coord, void *const *slots, struct pp_state *state,
                    struct pp_status *status)
 {
 	if (!names_are_free(program, status))
 		return false;
 	size_t tensors = program->tensor_count;
-	uint32_t *owner = malloc((tensors + 1) * sizeof *owner);
-	bool *stored = calloc(tensors + 1, sizeof *stored);
-	*state = (struct pp_state){.items = calloc(PP_PART_COUNT * tensors + 1, sizeof *state->items)};
-	bool ok = owner && stored && state->items;
-	for (size_t t = 0; ok && t < tensors; t++)
-		owner[t] = PP_NULL;
-	for (uint32_t i = 0; ok && i < program->use_count; i++) {
-		uint32_t user = program->stages[program->uses[i].stage].rank, *lowest = &owner[program->uses[i].tensor];
-		*lowest = user < *lowest ? user : *lowest;
-	}
-	for (size_t t = 0; ok && t < tensors; t++)
-		stored[t] = owner[t] == rank;
-	ok = ok && add_weights(state, program, rank, slots, owner) && add_moments(state, program, rank, slots, stored);
-	free(owner);
-	free(stored);
+	uint32_t *owners = malloc((tensors + 1) * sizeof *owners);
+	*state = (struct pp_state){.items = calloc(PP_STATE_KINDS * tensors + 1, sizeof *state->items)};
+	const struct gathering gathering = {program, coord, slots, owners, state};
+	bool ok = owners && state->items;
+	if (ok)
+		pp_state_owners(program, owners);
+	ok = ok && add_weights(&gathering) && add_moments(&gathering);
+	free(owners);
 	if (ok)
 		qsort(state->items, state->count, sizeof *state->items, by_tensor);
-	return ok || pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory for the state of rank %" PRIu32, rank);
+	return ok || pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory for the state of rank %" PRIu32,
+	                     pp_grid_rank(program, coord));
 }
 
 void pp_state_close(struct pp_state *state)
@@ -123,6 +160,17 @@ void pp_state_close(struct pp_state *state)
 	*state = (struct pp_state){0};
 }
 
+struct pp_named_tensor pp_state_describe(const struct pp_state_item *item, const struct pp_program *program)
+{
+	const struct pp_extent *extent = &item->extent;
+	bool whole = extent->count == (uint64_t)extent->box.rows * extent->box.columns;
+	return (struct pp_named_tensor){.name = item->name,
+	                                .dims = whole ? program->tensors[item->tensor].dims : 1,
+	                                .shape = {whole ? extent->box.rows : extent->count, extent->box.columns},
+	                                .data = item->at,
+	                                .bytes = extent->count * sizeof(float)};
+}
+
 uint64_t pp_state_identity(const struct pp_program *program)
 {
 	uint64_t hash = PP_HASH_EMPTY;
@@ -130,7 +178,7 @@ uint64_t pp_state_identity(const struct pp_program *program)
 		const struct pp_tensor *tensor = &program->tensors[t];
 		char shape[64];
 		int length = snprintf(shape, sizeof shape, " %s %" PRIu32 "x%" PRIu32 " %u\n", pp_dtype_name[tensor->dtype],
-		                      tensor->rows, tensor->columns, tensor->dims);
+		                      pp_tensor_rows(program, t), tensor->columns, tensor->dims);
 		hash = pp_hash_more(pp_hash_more(hash, tensor->name, strlen(tensor->name)), shape, (size_t)length);
 	}
 	return hash;

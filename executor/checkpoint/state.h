@@ -1,19 +1,27 @@
-/* What training keeps from step to step, by global names: weights NAME, moments optimizer.m.NAME, optimizer.v.NAME. */
+/* What training keeps from step to step, by global names: weights NAME, moments optimizer.m.NAME, optimizer.v.NAME.
+ * Each coordinate of the grid holds an extent of each. */
 #ifndef PP_STATE_H
 #define PP_STATE_H
 
-#include "ir/program.h"
-#include "ir/status.h"
+#include "safetensors.h"
 
-enum pp_part { PP_PART_WEIGHT, PP_PART_MOMENT1, PP_PART_MOMENT2, PP_PART_COUNT };
+#include "ir/grid.h"
+
+enum pp_state_kind { PP_STATE_WEIGHT, PP_STATE_MOMENT1, PP_STATE_MOMENT2, PP_STATE_KINDS };
+
+/* Elements of a tensor that lie together: `count` of a rectangle of it, row-major, from the `first` on. */
+struct pp_extent {
+	struct pp_box box;
+	uint64_t first, count;
+};
 
 struct pp_state_item {
 	char *name;
 	uint32_t tensor;
-	uint8_t part; /* enum pp_part */
-	bool stored;  /* this rank writes it: the lowest rank that uses the tensor */
+	uint8_t kind; /* enum pp_state_kind */
+	bool stored;  /* this rank writes it */
 	void *at;
-	uint64_t bytes;
+	struct pp_extent extent;
 };
 
 /* One rank's share, in tensor order. */
@@ -22,12 +30,28 @@ struct pp_state {
 	uint32_t count;
 };
 
-/* Name the state in the rank's slots (addresses by slot). False: out of memory, or a tensor's name is one of ours. */
-bool pp_state_open(const struct pp_program *program, uint32_t rank, void *const *slots, struct pp_state *state,
+/* Name the state in the slots (addresses by slot) of a coordinate. False: out of memory, or a tensor's name is one of
+ * ours. */
+bool pp_state_open(const struct pp_program *program, struct pp_coord coord, void *const *slots, struct pp_state *state,
                    struct pp_status *status);
 void pp_state_close(struct pp_state *state);
 
-/* Hash of names, shapes and formats of all tensors: programs with the same can read each other's checkpoints. */
+/* What a coordinate holds of a tensor that its pipeline rank uses. Shards of the optimizer's state may be empty. */
+struct pp_extent pp_state_extent(const struct pp_program *program, uint32_t tensor, bool moments,
+                                 struct pp_coord coord);
+
+/* Does the coordinate write its extent? Of copies, one does. `owners`: by pp_state_owners. */
+bool pp_state_stores(const struct pp_program *program, const uint32_t *owners, uint32_t tensor, bool moments,
+                     struct pp_coord coord);
+
+/* The lowest pipeline rank that uses each tensor, PP_NULL: none. owners[tensor_count]. */
+void pp_state_owners(const struct pp_program *program, uint32_t *owners);
+
+/* The item as a tensor of a file: a rectangle keeps its form, a shard of the optimizer's state is a row of elements. */
+struct pp_named_tensor pp_state_describe(const struct pp_state_item *item, const struct pp_program *program);
+
+/* Hash of names, shapes without padding and formats of all tensors: programs with the same can read each other's
+ * checkpoints. */
 uint64_t pp_state_identity(const struct pp_program *program);
 
 #endif

@@ -126,13 +126,16 @@ static void large_tensors_read_back(void **state)
 	assert_true(pp_file_check(path, &sum, &status));
 	struct pp_safetensors *file = pp_safetensors_open(path, &status);
 	assert_non_null(file);
-	assert_true(pp_safetensors_read(file, "first", back, COUNT * sizeof *back, &status));
+	assert_true(pp_safetensors_read(file, "first", COUNT * sizeof *back, 0, back, COUNT * sizeof *back, &status));
 	assert_memory_equal(back, data, COUNT * sizeof *data);
-	assert_true(pp_safetensors_read(file, "last", back, 12, &status));
+	assert_true(pp_safetensors_read(file, "last", 12, 0, back, 12, &status));
 	assert_memory_equal(back, data + 5, 12);
-	assert_false(pp_safetensors_read(file, "last", back, 8, &status));
+	assert_true(pp_safetensors_read(file, "last", 12, 4, back, 8, &status)); /* a part */
+	assert_memory_equal(back, data + 6, 8);
+	assert_false(pp_safetensors_read(file, "last", 12, 8, back, 8, &status));
+	assert_false(pp_safetensors_read(file, "last", 8, 0, back, 8, &status));
 	assert_clean(&status);
-	assert_false(pp_safetensors_read(file, "lost", back, 8, &status));
+	assert_false(pp_safetensors_read(file, "lost", 8, 0, back, 8, &status));
 	assert_non_null(strstr(status.text, "tensor `lost` is missing"));
 	pp_safetensors_close(file);
 	assert_false(pp_safetensors_write(path, tensors, 3, &sum, NULL, NULL, &status)); /* never over another */
@@ -158,7 +161,7 @@ static void changed_bytes_are_refused(void **state)
 			float to[4];
 			if (!file)
 				assert_clean(&status);
-			else if (!pp_safetensors_read(file, "a.weight", to, sizeof to, &status))
+			else if (!pp_safetensors_read(file, "a.weight", sizeof to, 0, to, sizeof to, &status))
 				assert_clean(&status);
 			pp_safetensors_close(file);
 			bytes[at] ^= (unsigned char)mask;
@@ -253,7 +256,7 @@ static void metadata_is_passed_over(void **state)
 	struct pp_safetensors *file = pp_safetensors_open(path, &status);
 	float to[2] = {1, 1};
 	assert_non_null(file);
-	assert_true(pp_safetensors_read(file, "a", to, 8, &status));
+	assert_true(pp_safetensors_read(file, "a", 8, 0, to, 8, &status));
 	assert_true(to[0] == 0 && to[1] == 0);
 	pp_safetensors_close(file);
 }
@@ -288,6 +291,22 @@ static char *make_manifest(size_t *length)
 	return text;
 }
 
+static void assert_part(const struct pp_manifest *manifest, const char *tensor, bool moments, uint32_t index,
+                        const struct pp_manifest_part *expected)
+{
+	struct pp_manifest_part *parts;
+	uint32_t count;
+	struct pp_status status;
+	assert_true(pp_manifest_parts(manifest, tensor, moments, &parts, &count, &status));
+	assert_true(index < count);
+	assert_int_equal(parts[index].rank, expected->rank);
+	assert_true(parts[index].sum.bytes == expected->sum.bytes && parts[index].sum.hash == expected->sum.hash);
+	const struct pp_extent *got = &parts[index].extent, *wanted = &expected->extent;
+	assert_memory_equal(&got->box, &wanted->box, sizeof got->box);
+	assert_true(got->first == wanted->first && got->count == wanted->count);
+	free(parts);
+}
+
 static void manifest_reads_back(void **state)
 {
 	(void)state;
@@ -300,15 +319,17 @@ static void manifest_reads_back(void **state)
 	assert_int_equal(pp_manifest_point(manifest).next_sample, 340);
 	assert_true(pp_manifest_check_model(manifest, &program, &status));
 	assert_true(pp_manifest_check_training(manifest, &program, &status));
-	uint32_t rank;
-	struct pp_file_sum sum;
-	assert_true(pp_manifest_file(manifest, "emb.weight", &rank, &sum, &status));
-	assert_int_equal(rank, 0);
-	assert_true(sum.bytes == 100 && sum.hash == 0x123456789abcdef0);
-	assert_true(pp_manifest_file(manifest, "norm.weight", &rank, &sum, &status));
-	assert_int_equal(rank, 1);
-	assert_true(sum.bytes == 200 && sum.hash == UINT64_MAX);
-	assert_false(pp_manifest_file(manifest, "lost", &rank, &sum, &status));
+	for (int moments = 0; moments < 2; moments++) {
+		assert_part(manifest, "emb.weight", moments == 1, 0,
+		            &(struct pp_manifest_part){0, {100, 0x123456789abcdef0}, {{0, 4, 0, 2}, 0, 8}});
+		assert_part(manifest, "norm.weight", moments == 1, 0,
+		            &(struct pp_manifest_part){1, {200, UINT64_MAX}, {{0, 2, 0, 1}, 0, 2}});
+	}
+	struct pp_manifest_part *parts;
+	uint32_t count;
+	assert_int_equal(pp_manifest_rows(manifest, "emb.weight"), 4);
+	assert_false(pp_manifest_parts(manifest, "lost", false, &parts, &count, &status));
+	assert_null(parts);
 	assert_clean(&status);
 	pp_manifest_free(manifest);
 }
@@ -339,11 +360,11 @@ static void changed_manifests_are_refused(void **state)
 static void sealed_nonsense_is_refused(void **state)
 {
 	(void)state;
-#define HEAD "{\"schema\": \"piperun.checkpoint/1\""
+#define HEAD "{\"schema\": \"piperun.checkpoint/2\""
 	static const struct {
 		const char *text, *why;
 	} cases[] = {
-	    {"{\"schema\": \"piperun.checkpoint/2\"", "is of format `piperun.checkpoint/2`, this piperun reads"},
+	    {"{\"schema\": \"piperun.checkpoint/3\"", "is of format `piperun.checkpoint/3`, this piperun reads"},
 	    {"{\"x\": 1", "it has no schema"},
 	    {HEAD ", \"step\": 1", "step or next_sample is missing"},
 	    {HEAD ", \"step\": -1, \"next_sample\": 1", "step or next_sample is missing"},
@@ -374,8 +395,9 @@ static void foreign_file_names_are_refused(void **state)
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
 		char body[1024], sealed[1200];
 		snprintf(body, sizeof body,
-		         HEAD ", \"step\": 1, \"next_sample\": 1, \"files\": {\"../x\": {\"bytes\": 1, \"checksum\": "
-		              "\"0000000000000000\"}}, \"tensors\": {\"a\": {\"file\": \"%s\"}}",
+		         HEAD
+		         ", \"step\": 1, \"next_sample\": 1, \"files\": {\"../x\": {\"bytes\": 1, \"checksum\": "
+		         "\"0000000000000000\"}}, \"tensors\": {\"a\": {\"shape\": [1], \"weight\": [{\"file\": \"%s\"}]}}",
 		         names[i]);
 		uint64_t hash = pp_image_mix((const unsigned char *)body, strlen(body));
 		snprintf(sealed, sizeof sealed, "%s, \"checksum\": \"%016llx\"}\n", body, (unsigned long long)hash);
@@ -383,9 +405,10 @@ static void foreign_file_names_are_refused(void **state)
 		struct pp_status status;
 		struct pp_manifest *manifest = pp_manifest_read(folder, &status);
 		assert_non_null(manifest);
-		uint32_t rank;
-		struct pp_file_sum sum;
-		assert_false(pp_manifest_file(manifest, "a", &rank, &sum, &status));
+		struct pp_manifest_part *parts;
+		uint32_t count;
+		assert_false(pp_manifest_parts(manifest, "a", false, &parts, &count, &status));
+		assert_null(parts);
 		assert_clean(&status);
 		pp_manifest_free(manifest);
 	}

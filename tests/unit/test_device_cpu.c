@@ -287,7 +287,10 @@ static void padding(void **state)
 		                       .items = (struct pp_body_instr *)(uintptr_t)(which ? head : look_up),
 		                       .count = which ? 2 : 1};
 		struct pp_stage stage = {.rank = 0};
+		struct pp_use use = {.tensor = 1, .weight = WEIGHT, .grad = GRAD};
 		f.program.stages = &stage;
+		f.program.uses = &use;
+		f.program.use_count = 1;
 		f.program.bodies = &body;
 		f.program.body_count = 1;
 		f.program.train.vocab = 1;
@@ -334,8 +337,10 @@ static void shards(void **state)
 	f.tensors[1].shard = 0;
 	f.tensors[1].rows = 2 * O;
 	f.tensors[1].columns = I;
-	f.regs[W].type = PP_TYPE_S;
+	struct pp_use use = {.tensor = 1, .weight = WEIGHT, .grad = GRAD};
 	f.program.stages = &stage;
+	f.program.uses = &use;
+	f.program.use_count = 1;
 	f.program.bodies = &body;
 	f.program.body_count = 1;
 	f.program.train.vocab = O + 1;
