@@ -24,6 +24,11 @@
  * R8  A channel is busy while it carries a message; times are integers, so the order is the same on every machine.
  * R9  Step tail: lower_tail.c.
  *
+ * What R2 and R3 say is the order `end`. `lazy` emits a compute's block only when a transfer needs it: all posts stand
+ * as early as they can, which helps where times vary; queues have the same order. `start` emits it when the compute
+ * starts: better where one queue takes everything, computes too (a transport that blocks), since a compute is then not
+ * held up by posts that entered while it ran. `free` has no G: lower_free.c; there `eval` has the order `end`.
+ *
  * The program `eval` has the forwards of the rows in their order, and channels and receive slots of `train`. There no
  * backward keeps an early stage from running ahead, so R4 would let its outputs pile up: here a rank starts a compute
  * only while fewer of its outputs are on their way than at most in `train`, or than OUTPUTS. When nothing else can
@@ -38,8 +43,9 @@
  * T2  The construction never gets stuck for any k >= 1 if rows and data flow are acyclic: with R1 the extra orders
  *     producer(j) -> consumer(j) -> consumer(i) and consumer(j-k) -> consumer(j) -> consumer(i), i >= j, are data flow
  *     and row order already. (With messages in the order of production no fixed k would do.)
- * T3  A real run with these times takes exactly the simulated time: before a post in a stream stand only blocks that
- *     ended by the tick at which the transfer entered.
+ * T3  A real run with these times takes exactly the simulated time (`end`, `lazy`): before a post in a stream stand
+ *     only blocks that ended by the tick at which the transfer entered. With `start` a post may stand behind a compute
+ *     that runs then, and the transfer begins when that ends.
  * T4  Receive slots that lose nothing: lower_depth.c.
  * T5  A run in which every post blocks succeeds iff some G exists, and then all queue layouts do: so one such run
  *     proves them all.
@@ -89,6 +95,7 @@ struct channel_state {
 
 struct order {
 	struct pp_lowering *lowering;
+	enum pp_lowered key; /* where computes stand: END, LAZY or START */
 	struct rank_state *ranks;
 	struct channel_state *channels;
 	bool *over;          /* [transfers] */
@@ -159,11 +166,11 @@ void pp_lowering_emit(struct pp_lowering *lowering, uint32_t rank, const struct 
 	stream->items[stream->count++] = *instr;
 }
 
-static void emit_wait(const struct order *order, uint32_t rank, uint32_t transfer)
+void pp_lowering_emit_wait(struct pp_lowering *lowering, uint32_t rank, uint32_t transfer)
 {
-	uint32_t channel = order->lowering->transfers[transfer].channel;
-	uint32_t sequence = transfer - order->lowering->channel_base[channel];
-	pp_lowering_emit(order->lowering, rank, &(struct pp_instr){.op = PP_OP_WAIT, .a = {channel, sequence}}, PP_NULL);
+	uint32_t channel = lowering->transfers[transfer].channel;
+	uint32_t sequence = transfer - lowering->channel_base[channel];
+	pp_lowering_emit(lowering, rank, &(struct pp_instr){.op = PP_OP_WAIT, .a = {channel, sequence}}, PP_NULL);
 }
 
 /* The waits for sends that were over before compute `id` of this rank started. */
@@ -171,18 +178,18 @@ static void emit_owed_waits(struct order *order, uint32_t rank, uint32_t id)
 {
 	struct rank_state *state = &order->ranks[rank];
 	while (state->owed != PP_NULL && order->wait_at[state->owed] <= id) {
-		emit_wait(order, rank, state->owed);
+		pp_lowering_emit_wait(order->lowering, rank, state->owed);
 		state->owed = order->next_owed[state->owed];
 	}
 }
 
-static void emit_load(const struct order *order, const struct pp_compute *compute)
+static void emit_load(struct pp_lowering *lowering, const struct pp_compute *compute)
 {
-	const struct pp_stage *stage = &order->lowering->program->stages[compute->stage];
+	const struct pp_stage *stage = &lowering->program->stages[compute->stage];
 	enum pp_load kind = !stage->loads_labels ? PP_LOAD_TOKENS : !stage->loads_tokens ? PP_LOAD_LABELS : PP_LOAD_BOTH;
 	struct pp_instr instr = {
 	    .op = PP_OP_LOAD, .sub = (uint8_t)kind, .stage = compute->stage, .mb = compute->mb, .a = {compute->aux}};
-	pp_lowering_emit(order->lowering, compute->rank, &instr, PP_NULL);
+	pp_lowering_emit(lowering, compute->rank, &instr, PP_NULL);
 }
 
 static struct pp_instr compute_instr(const struct pp_compute *compute)
@@ -218,16 +225,22 @@ static struct pp_instr compute_instr(const struct pp_compute *compute)
 	return instr;
 }
 
+void pp_lowering_emit_compute(struct pp_lowering *lowering, uint32_t id)
+{
+	const struct pp_compute *compute = &lowering->computes[id];
+	if (compute->kind == PP_F && compute->aux != PP_NULL)
+		emit_load(lowering, compute);
+	struct pp_instr instr = compute_instr(compute);
+	pp_lowering_emit(lowering, compute->rank, &instr, PP_NULL);
+}
+
 static void emit_block(struct order *order, uint32_t id)
 {
 	const struct pp_compute *compute = &order->lowering->computes[id];
 	if (compute->transfer_in != PP_NULL)
-		emit_wait(order, compute->rank, compute->transfer_in);
+		pp_lowering_emit_wait(order->lowering, compute->rank, compute->transfer_in);
 	emit_owed_waits(order, compute->rank, id);
-	if (compute->kind == PP_F && compute->aux != PP_NULL)
-		emit_load(order, compute);
-	struct pp_instr instr = compute_instr(compute);
-	pp_lowering_emit(order->lowering, compute->rank, &instr, PP_NULL);
+	pp_lowering_emit_compute(order->lowering, id);
 }
 
 static void emit_up_to(struct order *order, uint32_t id)
@@ -237,26 +250,22 @@ static void emit_up_to(struct order *order, uint32_t id)
 		emit_block(order, rank->emitted++);
 }
 
-static void emit_transfer(struct order *order, uint32_t id)
+void pp_lowering_emit_post(struct pp_lowering *lowering, uint32_t id, bool receives, uint32_t order)
 {
-	struct pp_lowering *lowering = order->lowering;
 	const struct pp_transfer *transfer = &lowering->transfers[id];
 	const struct pp_channel *channel = &lowering->program->channels[transfer->channel];
 	const struct pp_compute *producer = &lowering->computes[transfer->producer];
 	const struct pp_compute *consumer = &lowering->computes[transfer->consumer];
 	const struct pp_stage *shape =
 	    &lowering->program->stages[channel->kind == PP_ACT ? producer->stage : consumer->stage];
-	struct pp_instr post = {.op = PP_OP_SEND,
+	struct pp_instr post = {.op = receives ? PP_OP_RECV : PP_OP_SEND,
 	                        .dtype = shape->out_dtype,
 	                        .stage = producer->stage,
 	                        .mb = producer->mb,
-	                        .a = {transfer->channel, id - lowering->channel_base[transfer->channel], producer->out},
+	                        .a = {transfer->channel, id - lowering->channel_base[transfer->channel],
+	                              receives ? consumer->in : producer->out},
 	                        .count = shape->out_count};
-	pp_lowering_emit(lowering, channel->source, &post, order->position);
-	post.op = PP_OP_RECV;
-	post.a[2] = consumer->in;
-	pp_lowering_emit(lowering, channel->destination, &post, order->position);
-	order->position++;
+	pp_lowering_emit(lowering, receives ? channel->destination : channel->source, &post, order);
 }
 
 /* ---- the simulated run ----------------------------------------------------------------------- */
@@ -299,6 +308,8 @@ static void start(struct order *order, uint32_t rank, uint64_t tick)
 		lowering->outputs[rank] = state->unsent;
 	state->busy = true;
 	push_event(order, pp_plus(tick, pp_compute_ticks(lowering, compute)), state->next);
+	if (order->key == PP_LOWERED_START)
+		emit_up_to(order, state->next);
 }
 
 /* `forced`: whatever its outputs do. */
@@ -400,7 +411,7 @@ static int compare_candidates(const void *left, const void *right)
 
 static void enter_transfer(struct order *order, uint32_t id, uint64_t tick)
 {
-	const struct pp_lowering *lowering = order->lowering;
+	struct pp_lowering *lowering = order->lowering;
 	const struct pp_transfer *transfer = &lowering->transfers[id];
 	struct channel_state *channel = &order->channels[transfer->channel];
 	uint32_t depth = lowering->program->channels[transfer->channel].depth;
@@ -408,7 +419,8 @@ static void enter_transfer(struct order *order, uint32_t id, uint64_t tick)
 	emit_up_to(order, transfer->producer);
 	if (channel->entered >= depth)
 		emit_up_to(order, lowering->transfers[id - depth].consumer);
-	emit_transfer(order, id);
+	pp_lowering_emit_post(lowering, id, false, order->position);
+	pp_lowering_emit_post(lowering, id, true, order->position++);
 	channel->used++;
 	channel->entered++;
 	channel->free_at = pp_plus(tick > channel->free_at ? tick : channel->free_at, transfer->ticks);
@@ -453,7 +465,7 @@ static void run_round(struct order *order)
 	end_all(order, tick);
 	enter_transfers(order, tick);
 	start_ranks(order, tick);
-	for (uint32_t i = 0; i < order->ended_count; i++)
+	for (uint32_t i = 0; order->key == PP_LOWERED_END && i < order->ended_count; i++)
 		emit_up_to(order, order->ended[i]);
 	if (order->ended_count)
 		order->lowering->makespan = tick;
@@ -469,6 +481,7 @@ static struct order make_order(struct pp_lowering *lowering)
 		slots += program->channels[i].depth;
 	struct order order = {
 	    .lowering = lowering,
+	    .key = program->lowering == PP_LOWERED_FREE ? PP_LOWERED_END : (enum pp_lowered)program->lowering,
 	    .ranks = PP_NEW_ARRAY(scratch, struct rank_state, program->ranks),
 	    .channels = PP_NEW_ARRAY(scratch, struct channel_state, program->channel_count),
 	    .over = PP_NEW_ARRAY(scratch, bool, transfers),
@@ -501,7 +514,8 @@ void pp_lower_order(struct pp_lowering *lowering)
 	}
 	for (uint32_t rank = 0; rank < lowering->program->ranks; rank++) {
 		assert(order.ranks[rank].next == lowering->base[rank + 1]); /* T2: the schedule was checked */
-		assert(order.ranks[rank].emitted == lowering->base[rank + 1]);
+		if (lowering->base[rank] < lowering->base[rank + 1])
+			emit_up_to(&order, lowering->base[rank + 1] - 1);
 		emit_owed_waits(&order, rank, PP_NULL);
 	}
 }
@@ -543,7 +557,7 @@ static bool lower_train(struct pp_program *program, const struct pp_spec *spec, 
 	pp_lower_graph(&lowering);
 	pp_lower_depths(&lowering);
 	pp_lower_start(&lowering);
-	pp_lower_order(&lowering);
+	(program->lowering == PP_LOWERED_FREE ? pp_lower_free : pp_lower_order)(&lowering);
 	bool ok = pp_lower_tail(&lowering, diag);
 	pp_arena_destroy(lowering.scratch);
 	return ok;
@@ -590,6 +604,8 @@ bool pp_lower(struct pp_program *program, const struct pp_spec *spec, const stru
 	       program->microbatches == schedule->microbatches);
 	if (!within_limits(schedule, diag))
 		return false;
+	if (program->lowering == PP_LOWERED_GIVEN)
+		program->lowering = PP_LOWERED_END;
 	program->programs = PP_NEW_ARRAY(program->arena, struct pp_named_program, 2);
 	program->program_count = 0;
 	struct pp_arena *scratch = pp_arena_scratch(program->arena);

@@ -14,7 +14,8 @@
  * with streams of every rank, and programs[1] = "eval", the forwards of train's rows, where the spec evaluates; behind
  * the static slots of each rank one slot for every value of the step, not placed: plan_memory.h gives values that never
  * live together the same bytes and makes them one slot. Latency and bandwidth of channels and groups come from
- * spec->cluster: rank r lives on node r / gpus. False after an error in diag: a program beyond the limits of the
+ * spec->cluster: rank r lives on node r / gpus. program->lowering chooses the order of the streams; PP_LOWERED_GIVEN
+ * becomes PP_LOWERED_END. False after an error in diag: a program beyond the limits of the
  * format. */
 bool pp_lower(struct pp_program *program, const struct pp_spec *spec, const struct pp_schedule *schedule,
               struct pp_diag *diag);

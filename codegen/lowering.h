@@ -49,14 +49,22 @@ void pp_group_link(const struct pp_lowering *lowering, struct pp_group *group);
 /* Append to a rank's stream; `order` is the position in G of a post, else PP_NULL. */
 void pp_lowering_emit(struct pp_lowering *lowering, uint32_t rank, const struct pp_instr *instr, uint32_t order);
 
+/* lower.c: `wait` for a transfer on one of its ranks; load and compute; the post of one end, `order` as above. */
+void pp_lowering_emit_wait(struct pp_lowering *lowering, uint32_t rank, uint32_t transfer);
+void pp_lowering_emit_compute(struct pp_lowering *lowering, uint32_t compute);
+void pp_lowering_emit_post(struct pp_lowering *lowering, uint32_t transfer, bool receives, uint32_t order);
+
 /* lower_graph.c: channels, computes, transfers, slots of values. Costs are integer ticks. */
 void pp_lower_graph(struct pp_lowering *lowering);
 
 /* lower_depth.c: program->channels[].depth. */
 void pp_lower_depths(struct pp_lowering *lowering);
 
-/* lower.c: the streams up to the last compute. */
+/* lower.c: the streams up to the last compute, as program->lowering says. */
 void pp_lower_order(struct pp_lowering *lowering);
+
+/* lower_free.c: the same without a global order. */
+void pp_lower_free(struct pp_lowering *lowering);
 
 /* lower_tail.c: what stands before the first and after the last compute; groups, hyper-parameter rows. */
 void pp_lower_start(struct pp_lowering *lowering);

@@ -122,6 +122,7 @@ static struct pp_program *program_frame(const struct pp_unit *unit)
 	program->cost.pair_permille = 1000;
 	program->train = spec->train;
 	program->schedule_name = unit->schedule.name;
+	program->lowering = (uint8_t)unit->lowering;
 	program->source_name = unit->source->name;
 	program->source_text = unit->source->text;
 	program->tool_version = unit->tool_version;

@@ -23,6 +23,7 @@ struct pp_unit {
 	const struct pp_source *source; /* the .pipe text */
 	struct pp_resolve_options options;
 	const char *tool_version;
+	enum pp_lowered lowering;         /* PP_LOWERED_GIVEN: the default */
 	const struct pp_profile *profile; /* measured costs, or NULL */
 
 	struct pp_ast *ast;

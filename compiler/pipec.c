@@ -31,6 +31,7 @@ struct settings {
 	bool quiet, verbose, warnings_are_errors;
 	unsigned diagnostics; /* enum pp_diag_format */
 	unsigned color;
+	unsigned lowering; /* enum pp_lowered less PP_LOWERED_END */
 };
 
 static const struct pp_option options[] = {
@@ -42,6 +43,10 @@ static const struct pp_option options[] = {
      "use this schedule of the file, or a library policy", .commands = SPECS},
     {"profile", 0, PP_OPTION_TEXT, "FILE", offsetof(struct settings, profile),
      "costs measured by `piperun --profile` in place of the model's", .commands = BUILD | CHECK},
+    {"lowering", 0, PP_OPTION_CHOICE, "end|lazy|start|free", offsetof(struct settings, lowering),
+     "order of posts and computes: end (default); lazy: posts earlier; start: for transports that block; free: no "
+     "common order, for one queue per channel",
+     .commands = BUILD | CHECK},
     {"define", 'D', PP_OPTION_LIST, "NAME=VALUE", offsetof(struct settings, defines), "set a parameter of the spec",
      .commands = SPECS},
     {"set", 0, PP_OPTION_LIST, "BLOCK.ATTR=VALUE", offsetof(struct settings, sets),
@@ -106,6 +111,7 @@ static void job_open(struct job *job, const struct settings *settings)
 	job->unit.sources = pp_sources_create(arena);
 	job->unit.diag = pp_diag_create(arena, job->unit.sources);
 	job->unit.tool_version = "pipec " PP_VERSION;
+	job->unit.lowering = (enum pp_lowered)(PP_LOWERED_END + settings->lowering);
 	if (settings->warnings_are_errors)
 		pp_diag_warnings_are_errors(job->unit.diag);
 	job->unit.options = (struct pp_resolve_options){
@@ -303,6 +309,15 @@ static int write_image(struct job *job, const char *output)
 	return PP_EXIT_OK;
 }
 
+/* What a text says about order is the order. */
+static bool order_is_free(const struct job *job, enum pp_content content, struct pp_status *status)
+{
+	if (content != PP_CONTENT_PROGRAM_TEXT || job->settings->lowering == 0)
+		return true;
+	return pp_fail(status, PP_EXIT_USAGE, "--lowering=%s: %s is a program text, whose order is given",
+	               pp_lowered_name[PP_LOWERED_END + job->settings->lowering], job->unit.source->name);
+}
+
 static int build_file(const struct settings *settings, const char *path, enum command command)
 {
 	static const char *const levels[] = {"ast", "spec", "stages", "schedule", "program"};
@@ -310,7 +325,7 @@ static int build_file(const struct settings *settings, const char *path, enum co
 	struct pp_status status;
 	enum pp_content content;
 	job_open(&job, settings);
-	if (!load(&job, path, &content, &status))
+	if (!load(&job, path, &content, &status) || !order_is_free(&job, content, &status))
 		return job_fail(&job, &status);
 	if (!load_profile(&job, content, &status))
 		return status.text[0] ? job_fail(&job, &status) : job_close(&job, false);

@@ -19,6 +19,7 @@ const char *const pp_rank_order_name[] = {"tp,dp,pp", "tp,pp,dp", "dp,tp,pp", "d
 const char *const pp_base_name[] = {"in",  "aux",  "out",    "stash", "extra", "dout",
                                     "din", "work", "weight", "grad",  "loss"};
 const char *const pp_layout_name[] = {"channel", "edge", "direction", "pair", "rank", "blocking"};
+const char *const pp_lowered_name[] = {"given", "end", "lazy", "start", "free"};
 const char *const pp_flag_name[] = {"first", "pair", "shard"};
 const uint32_t pp_dtype_size[] = {4, 2, 8, 4};
 

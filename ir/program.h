@@ -263,6 +263,16 @@ enum pp_layout {
 	PP_LAYOUT_COUNT
 };
 
+/* How the streams came to their order: codegen/lower.c. */
+enum pp_lowered {
+	PP_LOWERED_GIVEN, /* written like that */
+	PP_LOWERED_END,   /* one global order, computes at their end */
+	PP_LOWERED_LAZY,  /* the same, but computes as late as posts allow */
+	PP_LOWERED_START, /* the same, but computes at their start */
+	PP_LOWERED_FREE,  /* no global order: only `channel` is sure to be proven */
+	PP_LOWERED_COUNT
+};
+
 /* What the verifier found; stamped into the image, proved again at load. */
 struct pp_stamp {
 	bool proven;
@@ -304,6 +314,7 @@ struct pp_program {
 	uint32_t program_count;
 	struct pp_stamp stamp;
 	const char *schedule_name;             /* of the policy, for people */
+	uint8_t lowering;                      /* enum pp_lowered, for people too */
 	const char *source_name, *source_text; /* the .pipe file, may be NULL */
 	const char *tool_version;
 };
@@ -322,6 +333,7 @@ extern const char *const pp_axis_name[PP_AXIS_COUNT];
 extern const char *const pp_rank_order_name[PP_RANK_ORDER_COUNT]; /* tp,dp,pp and so on */
 extern const char *const pp_base_name[PP_BASE_COUNT];
 extern const char *const pp_layout_name[PP_LAYOUT_COUNT];
+extern const char *const pp_lowered_name[PP_LOWERED_COUNT]; /* given end lazy start free */
 extern const char *const pp_flag_name[PP_FLAG_COUNT]; /* first pair shard: of enum pp_instr_flag, lowest bit first */
 extern const uint32_t pp_dtype_size[PP_DTYPE_COUNT];
 

@@ -14,6 +14,11 @@ static const uint64_t unit_ticks[PP_PHASE_COUNT] = {1, 2, 1, 1, 0}; /* the paper
 static const struct pp_field about[] = {
     {.key = "schedule", .kind = PP_FIELD_TEXT, .offset = offsetof(struct pp_program, schedule_name)},
     {.key = "tool", .kind = PP_FIELD_TEXT, .offset = offsetof(struct pp_program, tool_version)},
+    {.key = "lowering",
+     .kind = PP_FIELD_NAME,
+     .offset = offsetof(struct pp_program, lowering),
+     .names = pp_lowered_name,
+     .name_count = PP_LOWERED_COUNT},
 };
 
 static const struct pp_field grid[] = {

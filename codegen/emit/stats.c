@@ -262,6 +262,8 @@ static void print_proof(const struct pp_dump *dump)
 				separator = ", ";
 			}
 	}
+	if (dump->program->lowering != PP_LOWERED_GIVEN)
+		fprintf(dump->out, "; lowering: %s", pp_lowered_name[dump->program->lowering]);
 	if (stamp->bits_fixed)
 		fputs("; bits: fixed\n", dump->out);
 	else
@@ -346,6 +348,8 @@ void pp_emit_stats_json(const struct pp_dump *dump)
 	pp_json_string(&json, "program", dump->named->name);
 	if (program->schedule_name)
 		pp_json_string(&json, "schedule", program->schedule_name);
+	if (program->lowering != PP_LOWERED_GIVEN)
+		pp_json_string(&json, "lowering", pp_lowered_name[program->lowering]);
 	pp_json_uint(&json, "pp", program->ranks);
 	pp_json_uint(&json, "tp", program->tp);
 	pp_json_uint(&json, "dp", program->dp);

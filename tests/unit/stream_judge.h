@@ -263,4 +263,48 @@ static inline uint64_t run_time(struct world *w)
 	return last;
 }
 
+/* Longest path through rows, data flow and channels with unlimited receive slots, by plain iteration. */
+static inline uint64_t ideal_time(struct world *w)
+{
+	const struct pp_schedule *schedule = &w->schedule;
+	uint32_t m = schedule->microbatches, stages = schedule->stages;
+	uint64_t *made = PP_NEW_ARRAY(w->arena, uint64_t, (size_t)2 * stages * m); /* end + 1 */
+	uint64_t *clock = PP_NEW_ARRAY(w->arena, uint64_t, schedule->ranks), last = 0;
+	uint64_t(*free_at)[2] = pp_arena_alloc(w->arena, (size_t)schedule->ranks * schedule->ranks, sizeof *free_at);
+	uint32_t *next = PP_NEW_ARRAY(w->arena, uint32_t, schedule->ranks);
+	for (bool moved = true; moved;) {
+		moved = false;
+		for (uint32_t rank = 0; rank < schedule->ranks; rank++)
+			for (; next[rank] < schedule->rows[rank].count; next[rank]++, moved = true) {
+				const struct pp_action *action = &schedule->rows[rank].actions[next[rank]];
+				bool forward = action->kind == PP_F;
+				bool needs = action->kind != PP_W && (forward ? action->stage > 0 : action->stage + 1 < stages);
+				if (needs) {
+					uint32_t maker = forward ? action->stage - 1 : action->stage + 1,
+					         source = schedule->stage_rank[maker];
+					uint64_t at = made[2 * ((size_t)maker * m + action->mb) + forward];
+					if (!at)
+						break;
+					at--;
+					if (source != rank) {
+						const struct pp_link *link = source / w->spec.cluster.gpus == rank / w->spec.cluster.gpus
+						                                 ? &w->spec.cluster.intra
+						                                 : &w->spec.cluster.inter;
+						const struct pp_stage *shape = &w->program.stages[forward ? maker : action->stage];
+						uint64_t *busy = &free_at[(size_t)source * schedule->ranks + rank][forward];
+						*busy = (at > *busy ? at : *busy) +
+						        pp_transfer_ticks(link->latency, link->bandwidth, (uint64_t)shape->out_count * 4);
+						at = *busy;
+					}
+					clock[rank] = at > clock[rank] ? at : clock[rank];
+				}
+				clock[rank] += w->program.stages[action->stage].ticks[action->kind];
+				last = clock[rank] > last ? clock[rank] : last;
+				if (action->kind != PP_W)
+					made[2 * ((size_t)action->stage * m + action->mb) + forward] = clock[rank] + 1;
+			}
+	}
+	return last;
+}
+
 #endif
