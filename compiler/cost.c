@@ -86,8 +86,8 @@ static bool same_sizes(const struct pp_layer *a, const struct pp_layer *b)
 	return a->kind == b->kind && a->kind != PP_LAYER_CUSTOM && a->hidden == b->hidden && a->heads == b->heads &&
 	       a->kv_heads == b->kv_heads && a->head_dim == b->head_dim && a->ffn == b->ffn &&
 	       a->padded_vocab == b->padded_vocab && a->seq == b->seq && a->bias == b->bias && a->rms == b->rms &&
-	       (a->act == PP_ACT_SWIGLU) == (b->act == PP_ACT_SWIGLU) && a->qkv_bias == b->qkv_bias && a->qk_norm == b->qk_norm &&
-	       (a->rope_theta != 0) == (b->rope_theta != 0);
+	       (a->act == PP_ACT_SWIGLU) == (b->act == PP_ACT_SWIGLU) && a->qkv_bias == b->qkv_bias &&
+	       a->qk_norm == b->qk_norm && (a->rope_theta != 0) == (b->rope_theta != 0);
 }
 
 void pp_cost_layers(struct pp_arena *arena, const struct pp_spec *spec, struct pp_stages *stages)

@@ -63,6 +63,7 @@ static bool check_start(struct start *start, struct pp_status *status)
 	const struct pp_program *program = start->loaded.program;
 	/* The same on all ranks from here on, but for what a machine can do. */
 	if (!pp_check_cards(start->cards, start->ranks, status) || !pp_check_ranks(program, start->ranks, status) ||
+	    !pp_check_nodes(program, start->cards, status) ||
 	    !pp_check_supported(program, launch->path, launch->device, status) || !verify_on_first(start, status))
 		return false;
 	return agree(start, "checking memory", pp_check_memory(program, start->here, status), status);

@@ -136,3 +136,24 @@ bool pp_check_cards(const struct pp_card *cards, uint32_t ranks, struct pp_statu
 			               rank, cards[rank].hash, cards[0].hash);
 	return true;
 }
+
+bool pp_check_nodes(const struct pp_program *program, const struct pp_card *cards, struct pp_status *status)
+{
+	char names[2][PP_GRID_NAME];
+	for (uint32_t rank = 0; rank < pp_grid_world(program); rank++) {
+		struct pp_coord coord = pp_grid_coord(program, rank);
+		coord.tp = 0;
+		uint32_t first = pp_grid_rank(program, coord);
+		if (pp_grid_node(program, first) != pp_grid_node(program, rank) ||
+		    strcmp(cards[first].host, cards[rank].host) == 0)
+			continue;
+		uint32_t each = program->gpus ? program->gpus : (uint32_t)pp_grid_world(program);
+		return pp_fail(
+		    status, PP_EXIT_ENVIRONMENT,
+		    "error[E0903]: %s is on %s and %s on %s, but the program plans their tensor-parallel group on one "
+		    "node; use `mpirun --map-by ppr:%" PRIu32 ":node`",
+		    pp_grid_name(program, first, names[0]), cards[first].host, pp_grid_name(program, rank, names[1]),
+		    cards[rank].host, each);
+	}
+	return true;
+}

@@ -31,4 +31,7 @@ struct pp_card pp_card_make(const struct pp_loaded *loaded);
 /* E0902: all ranks loaded the same program. */
 bool pp_check_cards(const struct pp_card *cards, uint32_t ranks, struct pp_status *status);
 
+/* E0903: tensor-parallel groups that the program plans within a node must be on one machine. */
+bool pp_check_nodes(const struct pp_program *program, const struct pp_card *cards, struct pp_status *status);
+
 #endif

@@ -201,6 +201,23 @@ static void different_programs_are_named(void **state)
 	    "error[E0902]: rank 2 loaded a different program (hash 0000000000009f2c, rank 0 has 0000000000001a77)");
 }
 
+static void groups_stay_on_their_nodes(void **state)
+{
+	(void)state;
+	struct pp_program program = {.ranks = 2, .tp = 2, .dp = 1, .gpus = 2};
+	struct pp_card cards[4] = {{.host = "a"}, {.host = "a"}, {.host = "b"}, {.host = "b"}};
+	struct pp_status status;
+	assert_true(pp_check_nodes(&program, cards, &status));
+	program.rank_order = PP_ORDER_PP_TP_DP; /* ranks 0 and 2 are a group, planned over two nodes */
+	assert_true(pp_check_nodes(&program, cards, &status));
+	program.gpus = 4;
+	assert_false(pp_check_nodes(&program, cards, &status));
+	assert_int_equal(status.code, PP_EXIT_ENVIRONMENT);
+	assert_string_equal(
+	    status.text, "error[E0903]: rank 0 (pp 0 tp 0 dp 0) is on a and rank 2 (pp 0 tp 1 dp 0) on b, but the program "
+	                 "plans their tensor-parallel group on one node; use `mpirun --map-by ppr:4:node`");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -211,6 +228,7 @@ int main(void)
 	    cmocka_unit_test(what_cannot_run_is_refused),
 	    cmocka_unit_test(memory_is_checked_before_it_is_taken),
 	    cmocka_unit_test(different_programs_are_named),
+	    cmocka_unit_test(groups_stay_on_their_nodes),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
