@@ -80,8 +80,8 @@ static bool layer_fits(const struct pp_layer *layer, const struct pp_shape *shap
 	return widest <= UINT32_MAX && layout.bytes <= INT64_MAX && pp_times(after.rows, after.columns) <= UINT32_MAX;
 }
 
-/* Of the model, or of what one tensor-parallel rank keeps. */
-static uint64_t parameter_total(const struct pp_layer *layer, const struct pp_shape *shape, bool held)
+/* Of the model, or of what one tensor-parallel rank keeps; each tensor in so many shards: the length of one. */
+static uint64_t parameter_total(const struct pp_layer *layer, const struct pp_shape *shape, bool held, uint32_t shards)
 {
 	struct pp_param params[PP_PARAMS_MAX] = {0};
 	pp_kinds[layer->kind]->params(layer, shape, params);
@@ -89,9 +89,12 @@ static uint64_t parameter_total(const struct pp_layer *layer, const struct pp_sh
 	for (unsigned i = 0; i < PP_PARAMS_MAX; i++) {
 		struct pp_param param = held ? pp_param_local(&params[i], shape) : params[i];
 		uint64_t rows = held ? param.rows : param.rows - param.padding;
-		total = pp_plus(total, pp_times(rows, param.columns ? param.columns : 1));
+		uint64_t elements = pp_times(rows, param.columns ? param.columns : 1);
+		total = pp_plus(total, elements / shards + (elements % shards != 0));
 	}
-	return layer->kind == PP_LAYER_CUSTOM ? layer->custom.params : total;
+	if (layer->kind == PP_LAYER_CUSTOM)
+		total = layer->custom.params / shards + (layer->custom.params % shards != 0);
+	return total;
 }
 
 bool pp_layers_check(struct pp_arena *arena, const struct pp_spec *spec, struct pp_diag *diag)
@@ -104,7 +107,7 @@ bool pp_layers_check(struct pp_arena *arena, const struct pp_spec *spec, struct 
 		struct pp_part_layout layout;
 		pp_part_layout_make(layer, &shape, true, &layout);
 		kept = pp_plus(kept, layout.bytes);
-		params = pp_plus(params, pp_times(parameter_total(layer, &shape, true), 16));
+		params = pp_plus(params, pp_times(parameter_total(layer, &shape, true, 1), 16));
 		if (layer_fits(layer, &shape) && kept <= most && params <= most)
 			continue;
 		const char *title = pp_layer_title(arena, layer);
@@ -136,8 +139,8 @@ void pp_layer_count(const struct pp_layer *layer, const struct pp_spec *spec, st
 	pp_part_layout_make(layer, &shape, false, &fused);
 	pp_part_layout_make(layer, &shape, true, &split);
 	memset(counts, 0, sizeof *counts);
-	counts->params = parameter_total(layer, &shape, false);
-	counts->held_params = parameter_total(layer, &shape, true);
+	counts->params = parameter_total(layer, &shape, false, 1);
+	counts->shard_params = parameter_total(layer, &shape, true, pp_spec_shards(spec));
 	counts->stash_bytes = fused.bytes;
 	counts->split_bytes = split.bytes - fused.bytes;
 	counts->work_bytes = layer_fits(layer, &shape) ? pp_layer_work_bytes(layer, spec) : UINT64_MAX;

@@ -188,12 +188,14 @@ static void custom_slots(struct pp_program *program, const struct pp_spec *spec,
 			const struct pp_layer *layer = &spec->model.layers[i];
 			if (layer->kind != PP_LAYER_CUSTOM || layer->custom.params == 0)
 				continue;
-			uint64_t params = layer->custom.params;
+			uint32_t shards = pp_spec_shards(spec);
+			uint64_t shard = layer->custom.params / shards + (layer->custom.params % shards != 0),
+			         padded = pp_times(shard, shards);
 			slot_add(program, &lists[item->rank], PP_SLOT_WEIGHT, PP_NULL,
-			         pp_times(params, pp_dtype_size[spec->dtype]));
-			slot_add(program, &lists[item->rank], PP_SLOT_GRAD, PP_NULL, pp_times(params, 4));
+			         pp_times(padded, pp_dtype_size[spec->dtype]));
+			slot_add(program, &lists[item->rank], PP_SLOT_GRAD, PP_NULL, pp_times(padded, 4));
 			for (unsigned moment = 0; moment < 2 && spec->train.optimizer == PP_ADAMW; moment++)
-				slot_add(program, &lists[item->rank], PP_SLOT_MOMENT, PP_NULL, pp_times(params, 4));
+				slot_add(program, &lists[item->rank], PP_SLOT_MOMENT, PP_NULL, pp_times(shard, 4));
 		}
 	}
 }

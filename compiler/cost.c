@@ -117,23 +117,32 @@ void pp_cost_layers(struct pp_arena *arena, const struct pp_spec *spec, struct p
 }
 
 /* Weights in the spec's dtype, gradients in fp32, two fp32 moments for Adam and none for SGD (cost model 1.4 without
- * a separate master copy: fp32 Adam is 4 + 4 + 8). */
-struct pp_parameter_bytes pp_cost_parameter(const struct pp_spec *spec)
+ * a separate master copy: fp32 Adam is 4 + 4 + 8, with its moments in d shards 8 + 8 / d). Slots of weights and
+ * gradients are as long as all their shards. */
+struct pp_layer_states pp_cost_states(const struct pp_spec *spec, const struct pp_layer_counts *counts)
 {
-	return (struct pp_parameter_bytes){
-	    .weight = pp_dtype_size[spec->dtype], .gradient = 4, .moments = spec->train.optimizer == PP_ADAMW ? 8 : 0};
+	uint64_t padded = pp_times(counts->shard_params, pp_spec_shards(spec)), each = pp_dtype_size[spec->dtype];
+	return (struct pp_layer_states){.weights = pp_times(padded, each),
+	                                .gradients = pp_times(padded, 4),
+	                                .moments =
+	                                    pp_times(counts->shard_params, spec->train.optimizer == PP_ADAMW ? 8 : 0)};
 }
 
-static void stage_sum(struct pp_stages *stages, struct pp_stage_plan *item, const struct pp_parameter_bytes *each)
+uint64_t pp_cost_static_bytes(const struct pp_spec *spec, const struct pp_layer_counts *counts)
 {
-	uint64_t held = 0;
+	struct pp_layer_states states = pp_cost_states(spec, counts);
+	return pp_plus(pp_plus(states.weights, states.gradients), states.moments);
+}
+
+static void stage_sum(const struct pp_spec *spec, struct pp_stages *stages, struct pp_stage_plan *item)
+{
 	item->params = item->static_bytes = item->stash_bytes = item->split_bytes = 0;
 	for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++)
 		item->ticks[phase] = item->flops[phase] = 0;
 	for (uint32_t i = item->first_layer; i < item->first_layer + item->layer_count; i++) {
 		const struct pp_layer_counts *counts = &stages->layers[i];
 		item->params = pp_plus(item->params, counts->params);
-		held = pp_plus(held, counts->held_params);
+		item->static_bytes = pp_plus(item->static_bytes, pp_cost_static_bytes(spec, counts));
 		item->stash_bytes = pp_plus(item->stash_bytes, counts->stash_bytes);
 		item->split_bytes = pp_plus(item->split_bytes, counts->split_bytes);
 		for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++) {
@@ -142,7 +151,6 @@ static void stage_sum(struct pp_stages *stages, struct pp_stage_plan *item, cons
 			item->flops[phase] = pp_plus(item->flops[phase], flops);
 		}
 	}
-	item->static_bytes = pp_times(held, each->weight + each->gradient + each->moments);
 }
 
 static uint32_t stage_of(const struct pp_stages *stages, uint32_t layer)
@@ -169,9 +177,8 @@ static bool finds_copy(const struct pp_model *model, const struct pp_stages *sta
 
 void pp_cost_stages(const struct pp_spec *spec, struct pp_stages *stages)
 {
-	struct pp_parameter_bytes each = pp_cost_parameter(spec);
 	for (uint32_t s = 0; s < stages->count; s++)
-		stage_sum(stages, &stages->items[s], &each);
+		stage_sum(spec, stages, &stages->items[s]);
 	for (uint32_t i = 0; i < spec->model.layer_count; i++) {
 		const struct pp_layer *layer = &spec->model.layers[i];
 		if (layer->kind != PP_LAYER_HEAD || layer->tie == PP_NULL || !finds_copy(&spec->model, stages, i))
@@ -179,6 +186,7 @@ void pp_cost_stages(const struct pp_spec *spec, struct pp_stages *stages)
 		/* Weight and moments are there already; the gradient of this use is its own. */
 		struct pp_stage_plan *item = &stages->items[stage_of(stages, i)];
 		item->params -= stages->layers[i].params;
-		item->static_bytes -= pp_times(stages->layers[i].held_params, each.weight + each.moments);
+		struct pp_layer_states states = pp_cost_states(spec, &stages->layers[i]);
+		item->static_bytes -= pp_plus(states.weights, states.moments);
 	}
 }

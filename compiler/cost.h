@@ -12,10 +12,11 @@ void pp_cost_layers(struct pp_arena *arena, const struct pp_spec *spec, struct p
  * ensures:  the other fields of every item: sums over its layers, tied tensors counted where they are stored. */
 void pp_cost_stages(const struct pp_spec *spec, struct pp_stages *stages);
 
-/* Bytes of one parameter that is stored once: weight, gradient, optimizer state. */
-struct pp_parameter_bytes {
-	uint64_t weight, gradient, moments;
+/* Bytes of the parameters of a layer that are stored once, and of all of them together. */
+struct pp_layer_states {
+	uint64_t weights, gradients, moments;
 };
-struct pp_parameter_bytes pp_cost_parameter(const struct pp_spec *spec);
+struct pp_layer_states pp_cost_states(const struct pp_spec *spec, const struct pp_layer_counts *counts);
+uint64_t pp_cost_static_bytes(const struct pp_spec *spec, const struct pp_layer_counts *counts);
 
 #endif

@@ -44,12 +44,6 @@ static uint64_t layer_time(const struct pp_stages *stages, uint32_t layer)
 	return ticks[PP_PHASE_F] + ticks[PP_PHASE_B];
 }
 
-static uint64_t layer_static_bytes(const struct pp_spec *spec, const struct pp_stages *stages, uint32_t layer)
-{
-	struct pp_parameter_bytes each = pp_cost_parameter(spec);
-	return stages->layers[layer].held_params * (each.weight + each.gradient + each.moments);
-}
-
 static bool counts_as_layer(const struct pp_spec *spec, uint32_t layer)
 {
 	uint8_t kind = spec->model.layers[layer].kind;
@@ -62,7 +56,7 @@ static uint64_t weight_of(const struct pp_spec *spec, const struct pp_stages *st
 	case PP_BALANCE_TIME:
 		return layer_time(stages, layer);
 	case PP_BALANCE_MEMORY:
-		return layer_static_bytes(spec, stages, layer) + stages->layers[layer].stash_bytes;
+		return pp_cost_static_bytes(spec, &stages->layers[layer]) + stages->layers[layer].stash_bytes;
 	case PP_BALANCE_PARAMS:
 		return stages->layers[layer].params;
 	case PP_BALANCE_LAYERS:
@@ -91,7 +85,7 @@ static struct pp_balance_problem make_problem(struct pp_arena *arena, const stru
 	bool split = has_split_backward(schedule);
 	for (uint32_t i = 0; i < layers; i++) {
 		load[i] = weight_of(spec, stages, i);
-		fixed[i] = layer_static_bytes(spec, stages, i);
+		fixed[i] = pp_cost_static_bytes(spec, &stages->layers[i]);
 		stash[i] = stages->layers[i].stash_bytes + (split ? stages->layers[i].split_bytes : 0);
 	}
 	const struct pp_gpu *gpu = &spec->cluster.gpu;
@@ -234,10 +228,27 @@ static const char *largest_text(struct pp_arena *arena, const struct pp_spec *sp
 	                       pp_layer_title(arena, &spec->model.layers[largest.layer]));
 }
 
+/* "weights 1.0 GiB, gradients 2.0 GiB, moments 4.0 GiB" of a rank; what there is none of is left out. */
+static const char *states_text(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_stages *stages,
+                               const struct pp_balance_problem *problem, const uint32_t *first, uint32_t rank)
+{
+	struct pp_layer_states sum = {0};
+	for (uint32_t s = 0; s < problem->stages; s++)
+		for (uint32_t i = first[s]; problem->stage_rank[s] == rank && i < first[s + 1]; i++) {
+			struct pp_layer_states states = pp_cost_states(spec, &stages->layers[i]);
+			sum.weights = pp_plus(sum.weights, states.weights);
+			sum.gradients = pp_plus(sum.gradients, states.gradients);
+			sum.moments = pp_plus(sum.moments, states.moments);
+		}
+	return pp_arena_printf(arena, "weights %s, gradients %s%s%s", bytes_text(arena, sum.weights),
+	                       bytes_text(arena, sum.gradients), sum.moments ? ", moments " : "",
+	                       sum.moments ? bytes_text(arena, sum.moments) : "");
+}
+
 /* No split fits: name the rank that is most over in the best one, and what fills it. */
-static void report_memory(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_balance_problem *problem,
-                          const uint32_t *first, const uint64_t *rank_bytes, const uint64_t *headroom,
-                          struct pp_diag *diag)
+static void report_memory(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_stages *stages,
+                          const struct pp_balance_problem *problem, const uint32_t *first, const uint64_t *rank_bytes,
+                          const uint64_t *headroom, struct pp_diag *diag)
 {
 	uint32_t worst = 0;
 	for (uint32_t r = 1; r < problem->ranks; r++)
@@ -250,8 +261,8 @@ static void report_memory(struct pp_arena *arena, const struct pp_spec *spec, co
 	    pp_error(diag, "E0501", spec->cluster_span, "rank %u needs %s of %s (%s over)%s", worst,
 	             bytes_text(arena, needed), bytes_text(arena, cap), bytes_text(arena, needed > cap ? needed - cap : 0),
 	             spec->stages.split || spec->stages.balance == PP_BALANCE_EVEN ? "" : ", and no split fits better");
-	pp_note(m, "weights, gradients and optimizer state %s, activations in flight %s%s%s%s",
-	        bytes_text(arena, worst_fixed), bytes_text(arena, worst_stash),
+	pp_note(m, "%s, activations in flight %s%s%s%s", states_text(arena, spec, stages, problem, first, worst),
+	        bytes_text(arena, worst_stash),
 	        largest_text(arena, spec, problem, first, worst, worst_stash),
 	        buffers ? ", message buffers and workspace " : "", buffers ? bytes_text(arena, buffers) : "");
 	const char *memory = "gpu { memory = … } in `cluster` is the capacity of a device";
@@ -259,6 +270,8 @@ static void report_memory(struct pp_arena *arena, const struct pp_spec *spec, co
 		pp_help(m, "fewer microbatches in flight (another schedule), or a smaller microbatch or seq; %s", memory);
 	else if (worst_stash > worst_fixed)
 		pp_help(m, "fewer microbatches in flight (another schedule); %s", memory);
+	else if (spec->parallel.dp > 1 && !spec->parallel.zero && spec->train.optimizer == PP_ADAMW)
+		pp_help(m, "`zero = 1` (shards the moments over dp), more pipeline ranks (pp), or a smaller model; %s", memory);
 	else
 		pp_help(m, "more pipeline ranks (pp), or a smaller model; %s", memory);
 }
@@ -345,7 +358,7 @@ bool pp_partition(struct pp_arena *arena, const struct pp_spec *spec, const stru
 	rate_time(arena, spec, problem, split, stages);
 	stages->rank_bytes = count_rank_bytes(arena, &problem, split.first);
 	if (split.over) {
-		report_memory(arena, spec, &problem, split.first, stages->rank_bytes, headroom, diag);
+		report_memory(arena, spec, stages, &problem, split.first, stages->rank_bytes, headroom, diag);
 		return false;
 	}
 	warn_empty_stages(spec, stages, diag);

@@ -126,6 +126,12 @@ struct pp_spec {
 	const struct pp_profile *profile; /* measured costs in place of the model's, or NULL */
 };
 
+/* Shards of the optimizer's state: the dp coordinates, or 1. */
+static inline uint32_t pp_spec_shards(const struct pp_spec *spec)
+{
+	return spec->parallel.zero ? spec->parallel.dp : 1;
+}
+
 /* Canonical text: `pipec build --emit=spec`. Every value, in base units. */
 void pp_spec_print(const struct pp_spec *spec, FILE *out);
 

@@ -2,6 +2,8 @@
  * says the formula; the schema table repeats it for the manual. */
 #include "resolver.h"
 
+#include "ir/capped.h"
+
 #include <string.h>
 
 void pp_report_missing(struct pp_resolver *resolver, const struct pp_section *section, enum pp_attribute attribute,
@@ -164,6 +166,14 @@ static void report_batch(struct pp_resolver *resolver, const struct batch *batch
 	if (microbatch)
 		pp_label(message, pp_field_span(train, PP_ATTR_train_microbatches), "does not divide %llu",
 		         (unsigned long long)batch->global);
+	uint64_t seq;
+	bool known = pp_field_given(train, PP_ATTR_train_seq) ||
+	             pp_field_given(resolver->sections[PP_SECTION_MODEL], PP_ATTR_model_seq);
+	if (!microbatch && known && batch->dp > 1 && pp_field_whole(resolver, train, PP_ATTR_train_seq, &seq))
+		pp_note(message,
+		        "one microbatch on each of %llu replicas is %llu samples, %llu tokens; %llu tokens are left over",
+		        (unsigned long long)batch->dp, (unsigned long long)divisor, (unsigned long long)pp_times(divisor, seq),
+		        (unsigned long long)pp_times(rest, seq));
 	uint64_t below = batch->global - rest;
 	if (below > 0)
 		pp_help(message, "use global_batch = %llu or %llu", (unsigned long long)below,

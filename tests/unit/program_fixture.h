@@ -33,7 +33,8 @@ static inline void build_bodies(struct built *built, const uint32_t *first, uint
 	*program = (struct pp_program){.arena = built->arena,
 	                               .ranks = ranks,
 	                               .tp = built->spec->parallel.tp,
-	                               .dp = 1,
+	                               .dp = built->spec->parallel.dp,
+	                               .zero = built->spec->parallel.zero,
 	                               .vpp = 1,
 	                               .microbatches = built->spec->microbatches,
 	                               .train = built->spec->train};
