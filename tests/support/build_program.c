@@ -19,7 +19,7 @@ struct channel_list {
 struct compute {
 	uint32_t rank, channel, sequence; /* of its input transfer; channel PP_NULL: none */
 	uint32_t out_channel, out_sequence;
-	uint32_t in, out, aux, stash;
+	uint32_t in, out, aux, stash, extra;
 	struct pp_action action;
 	uint32_t producer; /* of its boundary input, PP_NULL: none */
 	bool done;
@@ -37,8 +37,8 @@ struct builder {
 	size_t *stream_capacity, *slot_capacity;
 	struct free_slot **outs;
 	size_t *out_count, *out_capacity, *out_head;
-	uint32_t **stashes, **auxes;
-	size_t *stash_count, *stash_capacity, *aux_count, *aux_capacity;
+	uint32_t **pool[PP_SLOT_CLASS_COUNT]; /* per rank: free slots of stash, aux and extra */
+	size_t *pool_count[PP_SLOT_CLASS_COUNT], *pool_capacity[PP_SLOT_CLASS_COUNT];
 	uint32_t *forward_of;      /* [stages * mbs]: compute of F */
 	uint32_t weights_of[1024]; /* per stage: weight gradients emitted */
 	uint32_t depth, next_collective;
@@ -66,12 +66,12 @@ static uint32_t new_slot(struct builder *b, uint32_t rank, enum pp_slot_class cl
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-enum { OUT_COUNT = 64, STASH_BYTES = 512, AUX_BYTES = 256, SIDE = 4 };
+enum { OUT_COUNT = 64, STASH_BYTES = 512, AUX_BYTES = 256, EXTRA_BYTES = 384, SIDE = 4 };
 
 static void build_stages(struct builder *b)
 {
 	struct pp_program *program = b->program;
-	static const uint64_t usual[PP_PHASE_COUNT] = {100, 200, 100, 100};
+	static const uint64_t usual[PP_PHASE_COUNT] = {100, 200, 100, 100, 100};
 	bool given = b->options->ticks[0] || b->options->ticks[1] || b->options->ticks[2] || b->options->ticks[3];
 	program->stages = PP_NEW_ARRAY(b->arena, struct pp_stage, program->stage_count);
 	for (uint32_t s = 0; s < program->stage_count; s++) {
@@ -84,6 +84,9 @@ static void build_stages(struct builder *b)
 		                           .out_count = last ? 0 : OUT_COUNT,
 		                           .loads_tokens = s == 0,
 		                           .loads_labels = last,
+		                           .recomputes = b->options->recompute >> s % 32 & 1,
+		                           .extra_bytes =
+		                               (b->options->recompute | b->options->extra) >> s % 32 & 1 ? EXTRA_BYTES : 0,
 		                           .stash_bytes = STASH_BYTES,
 		                           .aux_bytes = AUX_BYTES};
 		for (int phase = 0; phase < PP_PHASE_COUNT; phase++) {
@@ -246,22 +249,19 @@ static void free_out(struct builder *b, uint32_t rank, uint32_t slot, uint32_t c
 	    (struct free_slot){slot, channel, sequence};
 }
 
-static uint32_t take_pool(struct builder *b, uint32_t rank, bool stash)
+static uint32_t take_pool(struct builder *b, uint32_t rank, enum pp_slot_class class)
 {
-	size_t *count = stash ? &b->stash_count[rank] : &b->aux_count[rank];
-	if (*count)
-		return (stash ? b->stashes : b->auxes)[rank][--*count];
-	return new_slot(b, rank, stash ? PP_SLOT_STASH : PP_SLOT_AUX, PP_NULL, stash ? STASH_BYTES : AUX_BYTES);
+	static const uint64_t bytes[PP_SLOT_CLASS_COUNT] = {
+	    [PP_SLOT_STASH] = STASH_BYTES, [PP_SLOT_AUX] = AUX_BYTES, [PP_SLOT_EXTRA] = EXTRA_BYTES};
+	size_t *count = &b->pool_count[class][rank];
+	return *count ? b->pool[class][rank][--*count] : new_slot(b, rank, class, PP_NULL, bytes[class]);
 }
 
-static void free_pool(struct builder *b, uint32_t rank, bool stash, uint32_t slot)
+static void free_pool(struct builder *b, uint32_t rank, enum pp_slot_class class, uint32_t slot)
 {
-	if (slot == PP_NULL)
-		return;
-	if (stash)
-		*PP_PUSH(b->arena, &b->stashes[rank], &b->stash_count[rank], &b->stash_capacity[rank], uint32_t) = slot;
-	else
-		*PP_PUSH(b->arena, &b->auxes[rank], &b->aux_count[rank], &b->aux_capacity[rank], uint32_t) = slot;
+	if (slot != PP_NULL)
+		*PP_PUSH(b->arena, &b->pool[class][rank], &b->pool_count[class][rank], &b->pool_capacity[class][rank],
+		         uint32_t) = slot;
 }
 
 /* ---- emission -------------------------------------------------------------------------------- */
@@ -271,6 +271,23 @@ static bool input_ready(const struct builder *b, const struct compute *c)
 	if (c->channel != PP_NULL)
 		return b->lists[c->channel].entered > c->sequence;
 	return c->producer == PP_NULL || b->computes[c->producer].done;
+}
+
+/* Before B or I: the slot extra where the stage wants it, and what fills it. */
+static void take_extra(struct builder *b, const struct compute *c, struct compute *forward)
+{
+	const struct pp_stage *stage = &b->program->stages[c->action.stage];
+	forward->extra = PP_NULL;
+	if (!stage->recomputes && (!stage->extra_bytes || c->action.kind == PP_B))
+		return;
+	forward->extra = take_pool(b, c->rank, PP_SLOT_EXTRA);
+	if (stage->recomputes)
+		emit(b, c->rank,
+		     (struct pp_instr){.op = PP_OP_REMAT,
+		                       .stage = c->action.stage,
+		                       .mb = c->action.mb,
+		                       .a = {forward->stash, PP_NULL, PP_NULL, PP_NULL},
+		                       .extra = forward->extra});
 }
 
 static void emit_compute(struct builder *b, struct compute *c)
@@ -288,9 +305,9 @@ static void emit_compute(struct builder *b, struct compute *c)
 		c->out = take_out(b, r);
 	struct compute *f = &b->computes[b->forward_of[s * program->microbatches + m]];
 	if (forward) {
-		f->stash = take_pool(b, r, true);
+		f->stash = take_pool(b, r, PP_SLOT_STASH);
 		if (loads) {
-			f->aux = take_pool(b, r, false);
+			f->aux = take_pool(b, r, PP_SLOT_AUX);
 			uint8_t kind = !program->stages[s].loads_tokens  ? PP_LOAD_LABELS
 			               : program->stages[s].loads_labels ? PP_LOAD_BOTH
 			                                                 : PP_LOAD_TOKENS;
@@ -303,16 +320,19 @@ static void emit_compute(struct builder *b, struct compute *c)
 	}
 	static const uint8_t op[] = {PP_OP_FWD, PP_OP_BWD, PP_OP_BWDI, PP_OP_BWDW};
 	bool weights = c->action.kind != PP_I;
+	if (c->action.kind != PP_W)
+		take_extra(b, c, f);
 	struct pp_instr instr = {
-	    .op = op[c->action.kind], .stage = s, .mb = m, .a = {f->aux, f->stash, c->in, c->out}, .extra = PP_NULL};
+	    .op = op[c->action.kind], .stage = s, .mb = m, .a = {f->aux, f->stash, c->in, c->out}, .extra = f->extra};
 	if (c->action.kind == PP_W)
 		instr.a[2] = instr.a[3] = PP_NULL;
 	if (weights && b->weights_of[s]++ == 0)
 		instr.flags = PP_FIRST;
 	emit(b, r, instr);
 	if (weights) {
-		free_pool(b, r, true, f->stash);
-		free_pool(b, r, false, f->aux);
+		free_pool(b, r, PP_SLOT_STASH, f->stash);
+		free_pool(b, r, PP_SLOT_AUX, f->aux);
+		free_pool(b, r, PP_SLOT_EXTRA, f->extra);
 	}
 }
 
@@ -539,13 +559,15 @@ static struct builder begin(struct pp_arena *arena, const struct pp_schedule *sc
 	program->train.hypers[0].weight_decay = 0.1;
 	program->train.hyper_count = 2;
 	b.lists = PP_NEW_ARRAY(arena, struct channel_list, 2 * (size_t)schedule->stages);
-	size_t **sizes[] = {&b.stream_capacity, &b.slot_capacity,  &b.out_count, &b.out_capacity, &b.out_head,
-	                    &b.stash_count,     &b.stash_capacity, &b.aux_count, &b.aux_capacity};
+	size_t **sizes[] = {&b.stream_capacity, &b.slot_capacity, &b.out_count, &b.out_capacity, &b.out_head};
 	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
 		*sizes[i] = PP_NEW_ARRAY(arena, size_t, p);
 	b.outs = PP_NEW_ARRAY(arena, struct free_slot *, p);
-	b.stashes = PP_NEW_ARRAY(arena, uint32_t *, p);
-	b.auxes = PP_NEW_ARRAY(arena, uint32_t *, p);
+	for (unsigned class = 0; class < PP_SLOT_CLASS_COUNT; class ++) {
+		b.pool[class] = PP_NEW_ARRAY(arena, uint32_t *, p);
+		b.pool_count[class] = PP_NEW_ARRAY(arena, size_t, p);
+		b.pool_capacity[class] = PP_NEW_ARRAY(arena, size_t, p);
+	}
 	return b;
 }
 

@@ -7,10 +7,12 @@
 #include "ir/schedule.h"
 
 struct build_options {
-	uint32_t depth; /* receive slots per channel; 0: 2 */
-	bool trains;    /* tensors (one per stage, one tied between first and last stage), loss and a step tail */
-	bool placed;    /* give slots offsets, all apart */
-	uint64_t ticks[PP_PHASE_COUNT]; /* of every stage; all 0: F 100, B 200, I 100, W 100 */
+	uint32_t depth;     /* receive slots per channel; 0: 2 */
+	bool trains;        /* tensors (one per stage, one tied between first and last stage), loss and a step tail */
+	bool placed;        /* give slots offsets, all apart */
+	uint32_t recompute; /* stages that recompute: bit (s mod 32) */
+	uint32_t extra;     /* stages whose split backward keeps an extra from I to W: likewise */
+	uint64_t ticks[PP_PHASE_COUNT]; /* of every stage; all 0: F 100, B 200, I 100, W 100, R 100 */
 	uint64_t latency;               /* of every channel, ns */
 	uint32_t tp, dp, zero;          /* 0: 1, 1, none; tensors in turn sharded, replicated, and partial over tp */
 };

@@ -10,7 +10,7 @@
 #include "ir/file.h"
 #include "lowering_fixture.h"
 
-enum { MUTANTS = 24, INTERLEAVINGS = 3, LISTED = 3, LOWERED = 8, GRIDS = 7, SAMPLES = 27 + LOWERED + GRIDS };
+enum { MUTANTS = 24, INTERLEAVINGS = 3, LISTED = 3, LOWERED = 8, GRIDS = 7, SAMPLES = 36 + LOWERED + GRIDS };
 
 struct sample {
 	const char *name;
@@ -113,6 +113,20 @@ static uint32_t make_samples(struct pp_arena *arena, struct world *worlds, struc
 		    .name = "interleaved", .program = build_program(arena, build_interleaved(arena, 2, 2, 4), &options)};
 		samples[count++] =
 		    (struct sample){.name = "one rank", .program = build_program(arena, build_1f1b(arena, 1, 3), &options)};
+	}
+	for (uint32_t trains = 0; trains < 2; trains++) {
+		struct build_options again = {.trains = trains, .placed = true, .recompute = 5};
+		struct build_options split = {.trains = trains, .placed = true, .recompute = 1, .extra = 6};
+		samples[count++] = (struct sample){.name = "1f1b, recompute",
+		                                   .program = build_program(arena, build_1f1b(arena, 3, 4), &again)};
+		samples[count++] =
+		    (struct sample){.name = "zb_h1, extra", .program = build_program(arena, build_zb_h1(arena, 3, 4), &split)};
+	}
+	for (uint64_t seed = 11; seed <= 15; seed++) {
+		uint64_t random = seed;
+		struct build_options options = {.trains = true, .recompute = 0xb5, .extra = 0x7a};
+		samples[count++] = (struct sample){.name = "random, recompute",
+		                                   .program = build_program(arena, build_random(arena, &random), &options)};
 	}
 	for (uint64_t seed = 1; seed <= 10; seed++) {
 		uint64_t random = seed;
