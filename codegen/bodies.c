@@ -2,10 +2,11 @@
  *
  * requires: shapes that fit (pp_layers_check); stages that cover the layers in order; tensors and uses built.
  * ensures:  values flow from layer to layer without copies: a layer writes its output where the next layer keeps its
- *           input (in that layer's stash), and its input gradient where the layer below keeps it (in the stash in the
+ *           input (in that layer's stash), and its input gradient where the layer below keeps it (in extra in the
  *           split form, in workspace in the fused form). Only at the ends of a stage are values copied: `in` may be
  *           read by F alone, `dout` by B or I alone.
- *           F writes the same stash for both forms of backward, so a stage may mix them. */
+ *           F writes the same stash for both forms of backward, so a stage may mix them. R makes in extra, under the
+ *           same names, what F has left out of the stash. */
 #include "body_builder.h"
 
 #include <assert.h>
@@ -20,8 +21,8 @@ struct stage_build {
 	uint32_t stage, first, count;
 	struct pp_flow in, out;
 	bool split;
-	uint64_t *stash_offset; /* [count] of each layer's share */
-	uint32_t *home;         /* [count]: registers, of the body being written */
+	uint64_t (*area_offset)[PP_AREA_COUNT]; /* [count] of each layer's shares */
+	uint32_t *home;                         /* [count]: registers, of the body being written */
 	struct pp_body_builder body;
 	uint32_t ids, labels, loss;
 };
@@ -91,7 +92,7 @@ static void layer_build_make(struct stage_build *build, uint32_t i, struct pp_la
 	layer->layer = layer_at(build, i);
 	layer->shape = shape_at(build, i);
 	layer->prefix = pp_layer_prefix(build->program->arena, layer->layer);
-	layer->stash_offset = build->stash_offset[i];
+	memcpy(layer->area_offset, build->area_offset[i], sizeof layer->area_offset);
 	layer->ids = build->ids;
 	layer->labels = build->labels;
 	layer->loss = build->loss;
@@ -179,6 +180,23 @@ static void forward_write(struct stage_build *build)
 	leave(build, &build->out, value, out);
 }
 
+/* ---- recompute ------------------------------------------------------------------------------- */
+
+/* The forward of each layer that recomputes, from its input in the stash; the builder leaves out what is not needed. */
+static void recompute_write(struct stage_build *build)
+{
+	data_regs(build);
+	for (uint32_t i = 0; i < build->count; i++) {
+		if (!layer_at(build, i)->recompute)
+			continue;
+		struct pp_layer_build layer;
+		layer_build_make(build, i, &layer);
+		layer.input = pp_part(&layer, 0);
+		layer.output = pp_temporary(&layer, "y", pp_hidden_spread(&layer.shape), layer.layer->hidden);
+		kind_at(build, i)->forward(&layer);
+	}
+}
+
 /* ---- backward -------------------------------------------------------------------------------- */
 
 /* Where layer i writes its input gradient: where the trained layer below keeps it, `din`, or nowhere. */
@@ -192,7 +210,7 @@ static uint32_t gradient_home(const struct stage_build *build, uint32_t i, uint3
 }
 
 /* The gradient of layer i's output as its instructions name it: the fused form reads it where it is, I leaves it in
- * the stash, where W finds it. */
+ * extra, where W finds it. */
 static uint32_t gradient_take(struct stage_build *build, uint32_t i, uint32_t value)
 {
 	if (build->body.phase == PP_PHASE_B && value != PP_NULL)
@@ -248,20 +266,25 @@ static void stage_begin(struct stage_build *build, uint32_t s)
 		build->out = (struct pp_flow){.kind = PP_FLOW_NONE};
 }
 
-/* The layers' shares of the stash one after the other, and what the stage loads. */
+/* The layers' shares of stash and extra one after the other, and what the stage loads. */
 static void stage_measure(struct stage_build *build, struct pp_stage *stage)
 {
 	uint64_t tokens = (uint64_t)build->spec->train.microbatch * build->spec->model.seq;
-	stage->stash_bytes = 0;
+	uint64_t bytes[PP_AREA_COUNT] = {0};
 	for (uint32_t i = 0; i < build->count; i++) {
 		struct pp_shape shape = shape_at(build, i);
 		struct pp_part_layout layout;
 		pp_part_layout_make(layer_at(build, i), &shape, build->split, &layout);
-		build->stash_offset[i] = stage->stash_bytes;
-		stage->stash_bytes += layout.bytes;
+		for (unsigned area = 0; area < PP_AREA_COUNT; area++) {
+			build->area_offset[i][area] = bytes[area];
+			bytes[area] += layout.bytes[area];
+		}
+		stage->recomputes |= layer_at(build, i)->recompute != 0;
 		stage->loads_tokens |= layer_at(build, i)->kind == PP_LAYER_EMBEDDING;
 		stage->loads_labels |= layer_at(build, i)->kind == PP_LAYER_HEAD;
 	}
+	stage->stash_bytes = bytes[PP_AREA_STASH];
+	stage->extra_bytes = bytes[PP_AREA_EXTRA];
 	stage->aux_bytes =
 	    tokens * pp_dtype_size[PP_I32] * ((stage->loads_tokens ? 1u : 0u) + (stage->loads_labels ? 1u : 0u));
 }
@@ -287,6 +310,8 @@ static void body_write(struct stage_build *build, enum pp_phase phase, struct pp
 	build->body = (struct pp_body_builder){.arena = build->program->arena, .stage = build->stage, .phase = phase};
 	if (phase == PP_PHASE_F)
 		forward_write(build);
+	else if (phase == PP_PHASE_R)
+		recompute_write(build);
 	else
 		backward_write(build);
 	pp_body_finish(&build->body, out);
@@ -299,7 +324,7 @@ static void build_begin(struct stage_build *build, uint32_t most_layers)
 	uint32_t tensor_count, use_count;
 	build->tensors = pp_layer_tensors_make(arena, build->spec, &tensor_count, &use_count);
 	assert(tensor_count == build->program->tensor_count && use_count == build->program->use_count);
-	build->stash_offset = PP_NEW_ARRAY(arena, uint64_t, most_layers);
+	build->area_offset = pp_arena_alloc(arena, most_layers, sizeof *build->area_offset);
 	build->home = PP_NEW_ARRAY(arena, uint32_t, most_layers);
 }
 
@@ -346,7 +371,7 @@ void pp_bodies_build(struct pp_program *program, const struct pp_spec *spec, con
 		stage_begin(&build, s);
 		stage_fill(&build, stage);
 		for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++) {
-			if (!(phases[s] & 1u << phase))
+			if (phase == PP_PHASE_R ? !stage->recomputes : !(phases[s] & 1u << phase))
 				continue;
 			stage->body[phase] = program->body_count;
 			body_write(&build, (enum pp_phase)phase, &program->bodies[program->body_count++]);
@@ -391,9 +416,9 @@ uint64_t pp_layer_work_bytes(const struct pp_layer *layer, const struct pp_spec 
 	build.in = kind->wants_input ? hidden : (struct pp_flow){.kind = PP_FLOW_NONE};
 	build.out = kind->makes_hidden ? hidden : (struct pp_flow){.kind = PP_FLOW_NONE};
 	uint64_t most = 0;
-	for (unsigned phase = 0; phase < PP_PHASE_R; phase++) {
+	for (unsigned phase = 0; phase < (layer->recompute ? PP_PHASE_COUNT : PP_PHASE_R); phase++) {
 		struct pp_body body;
-		if (shape.tp == 1 && phase != PP_PHASE_B && phase != PP_PHASE_I)
+		if (shape.tp == 1 && !layer->recompute && phase != PP_PHASE_B && phase != PP_PHASE_I)
 			continue; /* never the larger ones */
 		body_write(&build, (enum pp_phase)phase, &body);
 		most = body.work_bytes > most ? body.work_bytes : most;

@@ -161,9 +161,50 @@ static void unused_drop(struct pp_body_builder *body, const struct lifetime *liv
 				body->items[i].operand[k] = renumbered[body->items[i].operand[k]];
 }
 
+/* ---- recompute ------------------------------------------------------------------------------- */
+
+/* Whether an instruction of R is needed: it makes something that is not kept already and that is wanted, in extra or by
+ * a later instruction. `await` has no result of its own, but its register. */
+static bool is_wanted(const struct pp_body_builder *body, const struct pp_body_instr *instr,
+                      const struct pp_body_op_info *info, const bool *wanted)
+{
+	bool makes = false;
+	if (instr->op == PP_BODY_AWAIT)
+		return wanted[instr->operand[0]] && body->regs[instr->operand[0]].base != PP_BASE_STASH;
+	for (unsigned k = info->input_count; k < (unsigned)info->input_count + info->output_count; k++) {
+		uint32_t reg = instr->operand[k];
+		assert(reg == PP_NULL || !makes || body->regs[reg].base != PP_BASE_STASH); /* kept together, or not at all */
+		makes |= reg != PP_NULL && body->regs[reg].base != PP_BASE_STASH && wanted[reg];
+	}
+	return makes;
+}
+
+/* What is kept is there, and what nobody reads need not be made. Seen from the end, all readers come before the maker.
+ * A register is made in one place, or in several steps that all belong to it. */
+static void needless_drop(struct pp_body_builder *body, struct pp_arena *scratch)
+{
+	bool *wanted = PP_NEW_ARRAY(scratch, bool, body->reg_count), *kept = PP_NEW_ARRAY(scratch, bool, body->count);
+	for (size_t r = 0; r < body->reg_count; r++)
+		wanted[r] = body->regs[r].base == PP_BASE_EXTRA;
+	for (size_t i = body->count; i-- > 0;) {
+		struct pp_body_op_info info = pp_body_op_info((enum pp_body_op)body->items[i].op);
+		kept[i] = is_wanted(body, &body->items[i], &info, wanted);
+		for (unsigned k = 0; kept[i] && k < info.input_count; k++)
+			if (body->items[i].operand[k] != PP_NULL)
+				wanted[body->items[i].operand[k]] = true;
+	}
+	size_t count = 0;
+	for (size_t i = 0; i < body->count; i++)
+		if (kept[i])
+			body->items[count++] = body->items[i];
+	body->count = count;
+}
+
 void pp_body_finish(struct pp_body_builder *body, struct pp_body *out)
 {
 	struct pp_arena *scratch = pp_arena_scratch(body->arena);
+	if (body->phase == PP_PHASE_R)
+		needless_drop(body, scratch);
 	struct lifetime *lives = lifetimes_find(body, scratch);
 	uint64_t work_bytes = workspace_place(body, lives, scratch);
 	unused_drop(body, lives, scratch);
@@ -189,15 +230,19 @@ uint32_t pp_part(struct pp_layer_build *build, unsigned index)
 	const struct pp_part *part = &build->layout.parts[index];
 	if (part->rows == 0 || build->part_reg[index] != PP_NULL)
 		return build->part_reg[index];
-	bool in_workspace = part->weight_pass && build->body->phase == PP_PHASE_B;
+	static const uint8_t bases[PP_AREA_COUNT] = {PP_BASE_WORK, PP_BASE_STASH, PP_BASE_EXTRA};
+	enum pp_phase phase = build->body->phase;
+	uint8_t area = build->layout.area[index];
+	if ((part->weight_pass && phase == PP_PHASE_B) || (area == PP_AREA_EXTRA && phase == PP_PHASE_F))
+		area = PP_AREA_WORK;
 	struct pp_reg reg = {
 	    .name = name_of(build, part->name),
-	    .base = in_workspace ? PP_BASE_WORK : PP_BASE_STASH,
+	    .base = bases[area],
 	    .dtype = part->dtype,
 	    .slot = PP_NULL,
 	    .rows = (uint32_t)part->rows,
 	    .columns = (uint32_t)part->columns,
-	    .offset = in_workspace ? 0 : build->stash_offset + build->layout.offset[index],
+	    .offset = area ? build->area_offset[area] + build->layout.offset[index] : 0,
 	};
 	pp_reg_spread(&reg, (enum pp_spread)part->spread, &build->shape);
 	build->part_reg[index] = pp_body_reg(build->body, reg);

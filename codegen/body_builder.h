@@ -21,7 +21,8 @@ uint32_t pp_body_reg(struct pp_body_builder *body, struct pp_reg reg);
 /* Append an instruction; operands that the op does not have need not be set. */
 void pp_body_emit(struct pp_body_builder *body, struct pp_body_instr instr);
 
-/* Drop registers that no instruction names, give those in workspace their bytes by lifetime, and leave the result in
+/* In a body of phase R drop the instructions whose results are kept already or that nothing in extra needs. Drop
+ * registers that no instruction names, give those in workspace their bytes by lifetime, and leave the result in
  * *out. */
 void pp_body_finish(struct pp_body_builder *body, struct pp_body *out);
 
@@ -32,7 +33,7 @@ struct pp_layer_build {
 	struct pp_shape shape;
 	const char *prefix;                    /* of names: block.3 */
 	struct pp_part_layout layout;          /* of the stage's stash form */
-	uint64_t stash_offset;                 /* of the layer's share */
+	uint64_t area_offset[PP_AREA_COUNT];   /* of the layer's shares of stash and extra */
 	struct pp_param params[PP_PARAMS_MAX]; /* the rank's share of each */
 	uint32_t weight_slot[PP_PARAMS_MAX], grad_slot[PP_PARAMS_MAX];
 	uint32_t part_reg[PP_PARTS_MAX], weight_reg[PP_PARAMS_MAX], grad_reg[PP_PARAMS_MAX]; /* made on demand */
@@ -43,8 +44,8 @@ struct pp_layer_build {
 	bool mb_mean;
 };
 
-/* The register of a part (PP_NULL when the layer has none): in the stash, or in workspace for a weight-pass part of
- * the fused form. */
+/* The register of a part (PP_NULL when the layer has none): in the stash or in extra, or in workspace for a weight-pass
+ * part of the fused form and for what F does not keep. */
 uint32_t pp_part(struct pp_layer_build *build, unsigned part);
 /* A weight, and its gradient for this use; PP_NULL when the layer has none. */
 uint32_t pp_weight(struct pp_layer_build *build, unsigned param);

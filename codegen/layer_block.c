@@ -84,6 +84,38 @@ static void params(const struct pp_layer *layer, const struct pp_shape *shape, s
 	mlp_params(layer, list);
 }
 
+/* What makes R compute a part again: the sort of instruction that made it (enum pp_recompute). */
+static uint8_t made_again_by(const struct pp_layer *layer, unsigned part)
+{
+	switch (part) {
+	case MEAN1:
+	case RSTD1:
+	case N1:
+	case Q_RSTD:
+	case K_RSTD:
+	case MEAN2:
+	case RSTD2:
+	case N2:
+		return PP_RECOMPUTE_NORM;
+	case Q:
+	case K:
+		return layer->qk_norm ? PP_RECOMPUTE_NORM : PP_RECOMPUTE_LINEAR;
+	case O:
+	case LSE:
+		return PP_RECOMPUTE_ATTENTION;
+	case G:
+		return PP_RECOMPUTE_ACT;
+	case V:
+	case Q_PLAIN:
+	case K_PLAIN:
+	case X2:
+	case F:
+	case U:
+		return PP_RECOMPUTE_LINEAR;
+	}
+	return 0; /* the input, which is all that F knows; output gradients */
+}
+
 /* What F keeps: two norm inputs, QKV input, MLP input (4h per token), q, k, v, o, log-sum-exp, MLP inside (2f, gated
  * 3f): the general form of cost model 1.3; with qk-norm q and k as they were before it, and its statistics. W reads
  * every one of them but f, u, q, k, v, lse, and the output gradients from dy on; of these df, du, dq, dk, dv take over
@@ -144,6 +176,7 @@ static void parts(const struct pp_layer *layer, const struct pp_shape *shape, st
 		    .columns = table[i].columns,
 		    .dtype = (uint8_t)(sort == STATE || sort == INNER ? shape->dtype : PP_F32),
 		    .weight_pass = i >= DY,
+		    .again = made_again_by(layer, i),
 		    .spread = (uint8_t)(state ? pp_hidden_spread(shape) : PP_COLUMNS),
 		    .over = table[i].over,
 		};
@@ -168,6 +201,28 @@ static void count_flops(const struct pp_layer *layer, const struct pp_shape *sha
 	counts->attention_flops[PP_PHASE_I] = pp_times(2, attention);
 }
 
+/* R: what F does again for the parts that are not kept. All of it is F without its last linear layer and sum, whose
+ * output is the next layer's input and kept there: so G + C of the cost model 1.2 less 2*T*h*f. */
+static void count_recompute(const struct pp_layer *layer, const struct pp_shape *shape, uint64_t sum,
+                            struct pp_layer_counts *counts)
+{
+	uint64_t *bytes = &counts->memory_bytes[PP_PHASE_R], ffn = pp_local_ffn(layer, shape);
+	bool all = layer->recompute & PP_RECOMPUTE_LINEAR;
+	if (all)
+		counts->matmul_flops[PP_PHASE_R] =
+		    counts->matmul_flops[PP_PHASE_F] - pp_times(pp_times(2, shape->tokens), pp_times(layer->hidden, ffn));
+	if (layer->recompute & PP_RECOMPUTE_ATTENTION)
+		counts->attention_flops[PP_PHASE_R] = counts->attention_flops[PP_PHASE_F];
+	if (all)
+		*bytes = pp_plus(*bytes, sum);
+	if (layer->recompute & PP_RECOMPUTE_NORM)
+		*bytes = pp_plus(*bytes, pp_times(2, pp_traffic_norm(layer, shape)));
+	if (layer->recompute & PP_RECOMPUTE_ACT)
+		*bytes = pp_plus(*bytes, pp_traffic_rows(shape, pp_is_gated(layer) ? 3 : 2, ffn));
+	if (all || (layer->recompute & PP_RECOMPUTE_NORM && layer->qk_norm))
+		*bytes = pp_plus(*bytes, pp_heads_traffic(layer, shape, PP_PHASE_F));
+}
+
 /* Memory-bound (cost model 1.7): F two norms, the activation, two residual sums; I their input gradients, two sums on
  * the residual stream, two that join the gradients of q, k, v and, gated, one that joins those of gate and up; W the
  * gradients of the norms; in each what heads of q and k go through. The norms and the residual stream are whole on
@@ -186,9 +241,10 @@ static void count(const struct pp_layer *layer, const struct pp_shape *shape, st
 	    pp_plus(pp_plus(pp_times(2, pp_plus(pp_traffic_norm_dx(layer, shape), sum)), pp_times(gated ? 3 : 2, join)),
 	            pp_traffic_rows(shape, gated ? 5 : 3, ffn));
 	counts->memory_bytes[PP_PHASE_W] = pp_times(2, pp_traffic_norm_dw(layer, shape));
-	for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++)
+	for (unsigned phase = 0; phase < PP_PHASE_R; phase++)
 		counts->memory_bytes[phase] =
 		    pp_plus(counts->memory_bytes[phase], pp_heads_traffic(layer, shape, (enum pp_phase)phase));
+	count_recompute(layer, shape, pp_plus(sum, bias), counts);
 	counts->output_bytes = pp_traffic_hidden(shape, 1, layer->hidden);
 }
 

@@ -157,8 +157,8 @@ void pp_block_parallel_backward(struct pp_layer_build *build)
 /* ---- collectives ----------------------------------------------------------------------------- */
 
 /* One reduction of M = tokens * hidden for each pair of projections on either way; with sequence parallelism two
- * gathers of M forward, two back, and two for the weight gradients (cost model 1.6). Windows: what stands between post
- * and await above. */
+ * gathers of M forward, two back, and two for the weight gradients (cost model 1.6); recompute of all repeats those of
+ * the forward but for its last reduction. Windows: what stands between post and await above. */
 void pp_block_collectives(const struct pp_layer *layer, const struct pp_shape *shape, struct pp_layer_collectives *list)
 {
 	uint64_t bytes = pp_traffic_rows(shape, 1, layer->hidden);
@@ -168,12 +168,13 @@ void pp_block_collectives(const struct pp_layer *layer, const struct pp_shape *s
 	uint64_t heads = pp_plus(out, pp_times(pp_times(2, unit), pp_projected_key(layer, shape)));
 	uint64_t attention = pp_times(pp_times(8, shape->tokens), pp_times(shape->seq, pp_local_query(layer, shape)));
 	enum pp_collective reduction = pp_reduction_kind(shape);
+	unsigned again = layer->recompute & PP_RECOMPUTE_LINEAR ? PP_IN_R : 0;
 	for (unsigned pair = 0; pair < 2; pair++) {
-		pp_collective_add(list, reduction, PP_IN_F | PP_IN_I, bytes, 0);
+		pp_collective_add(list, reduction, PP_IN_F | PP_IN_I | (pair ? again : 0), bytes, 0);
 		pp_collective_add(list, reduction, PP_IN_B, bytes, pair ? heads : up);
 		if (!shape->sp)
 			continue;
-		pp_collective_add(list, PP_ALLGATHER, PP_IN_F | PP_IN_I | PP_IN_B | PP_IN_W, bytes, 0);
+		pp_collective_add(list, PP_ALLGATHER, PP_IN_F | PP_IN_I | PP_IN_B | PP_IN_W | again, bytes, 0);
 		pp_collective_add(list, PP_ALLGATHER, PP_IN_B, bytes,
 		                  pair ? pp_plus(pp_times(2, out), attention) : pp_times(2, down));
 		pp_collective_add(list, PP_ALLGATHER, PP_IN_W, bytes, pair ? out : down);

@@ -42,16 +42,18 @@ struct pp_param {
 	bool residual;          /* projection onto the residual stream: initialised smaller */
 };
 
-/* A part of a layer's stash: one array. rows = 0: the layer has none.
+/* A part of what a layer needs for its backward: one array. rows = 0: the layer has none.
  *
- * F writes parts of the first sort. Parts of the second sort (`weight_pass`) are output gradients that the weight
- * gradients read: in the split form I writes them to the stash for W; in the fused form they live in workspace.
- * In the split form a part may take over the bytes of a part that I has read for the last time. */
+ * F makes parts of the first sort and keeps them in the stash, or leaves them in workspace and R makes them again in
+ * extra. Parts of the second sort (`weight_pass`) are output gradients that the weight gradients read: in the split
+ * form I writes them to extra for W; in the fused form they live in workspace. In the split form a part may take over
+ * the bytes of a part that I has read for the last time. */
 struct pp_part {
 	const char *name;
 	uint64_t rows, columns;
 	uint8_t dtype;
 	bool weight_pass;
+	uint8_t again;  /* bit of enum pp_recompute that makes R compute it again; 0: always kept */
 	uint8_t spread; /* enum pp_spread; rows and columns are those of this rank */
 	uint8_t over;   /* the part whose bytes it takes over, or PP_NO_PART */
 };
@@ -91,7 +93,13 @@ static inline void pp_collective_add(struct pp_layer_collectives *list, enum pp_
 	list->items[list->count++] = (struct pp_layer_collective){(uint8_t)kind, (uint8_t)phases, bytes, window};
 }
 
-enum { PP_IN_F = 1 << PP_PHASE_F, PP_IN_B = 1 << PP_PHASE_B, PP_IN_I = 1 << PP_PHASE_I, PP_IN_W = 1 << PP_PHASE_W };
+enum {
+	PP_IN_F = 1 << PP_PHASE_F,
+	PP_IN_B = 1 << PP_PHASE_B,
+	PP_IN_I = 1 << PP_PHASE_I,
+	PP_IN_W = 1 << PP_PHASE_W,
+	PP_IN_R = 1 << PP_PHASE_R
+};
 
 /* What reduces partial sums to the hidden state. */
 static inline enum pp_collective pp_reduction_kind(const struct pp_shape *shape)
@@ -99,12 +107,14 @@ static inline enum pp_collective pp_reduction_kind(const struct pp_shape *shape)
 	return shape->sp ? PP_REDUCESCATTER : PP_ALLREDUCE;
 }
 
-/* Where the parts of a layer lie in its share of the stash, and that share's size. Multiples of PP_PART_ALIGN, so the
- * shares of a stage's layers add up exactly. */
+/* Where the parts of a layer lie in its shares of stash and extra, and the sizes of these. Multiples of PP_PART_ALIGN,
+ * so the shares of a stage's layers add up exactly. */
+enum pp_area { PP_AREA_WORK, PP_AREA_STASH, PP_AREA_EXTRA, PP_AREA_COUNT };
 struct pp_part_layout {
 	struct pp_part parts[PP_PARTS_MAX];
-	uint64_t offset[PP_PARTS_MAX]; /* UINT64_MAX: not in the stash */
-	uint64_t bytes;
+	uint8_t area[PP_PARTS_MAX]; /* enum pp_area; of its backward bodies */
+	uint64_t offset[PP_PARTS_MAX];
+	uint64_t bytes[PP_AREA_COUNT]; /* of workspace: 0, bodies place it */
 };
 void pp_part_layout_make(const struct pp_layer *layer, const struct pp_shape *shape, bool split,
                          struct pp_part_layout *layout);
@@ -133,8 +143,8 @@ struct pp_layer_tensors *pp_layer_tensors_make(struct pp_arena *arena, const str
 /* Make the static slots of every rank and bind the uses to them. The last is the workspace, its size still open. */
 void pp_static_slots_build(struct pp_program *program, const struct pp_spec *spec, const struct pp_stages *stages);
 
-/* Workspace of the layer's bodies, the larger of both forms, where it stands between others in a stage. requires: it
- * fits. */
+/* Workspace of the layer's bodies, the larger of both forms of backward, and of F and R where it recomputes, where it
+ * stands between others in a stage. requires: it fits. */
 uint64_t pp_layer_work_bytes(const struct pp_layer *layer, const struct pp_spec *spec);
 
 /* block.3 or emb: what the names of a layer's tensors and registers begin with. */

@@ -47,20 +47,27 @@ void pp_part_layout_make(const struct pp_layer *layer, const struct pp_shape *sh
 	pp_kinds[layer->kind]->parts(layer, shape, layout->parts);
 	for (unsigned i = 0; i < PP_PARTS_MAX; i++) {
 		const struct pp_part *part = &layout->parts[i];
-		layout->offset[i] = UINT64_MAX;
 		if (part->rows == 0 || (part->weight_pass && !split))
 			continue;
 		if (part->weight_pass && part->over != PP_NO_PART) {
 			assert(part->over < i && part_bytes(part) == part_bytes(&layout->parts[part->over]));
+			layout->area[i] = layout->area[part->over];
 			layout->offset[i] = layout->offset[part->over];
 			continue;
 		}
-		layout->offset[i] = layout->bytes;
-		layout->bytes = pp_plus(layout->bytes, part_bytes(part));
+		layout->area[i] = part->weight_pass || layer->recompute & part->again ? PP_AREA_EXTRA : PP_AREA_STASH;
+		uint64_t *bytes = &layout->bytes[layout->area[i]];
+		layout->offset[i] = *bytes;
+		*bytes = pp_plus(*bytes, part_bytes(part));
 	}
 }
 
-/* Whether all shapes of the layer fit the registers of a body, and its share of the stash its 64 bits. */
+static uint64_t layout_bytes(const struct pp_part_layout *layout)
+{
+	return pp_plus(layout->bytes[PP_AREA_STASH], layout->bytes[PP_AREA_EXTRA]);
+}
+
+/* Whether all shapes of the layer fit the registers of a body, and its shares of stash and extra their 64 bits. */
 static bool layer_fits(const struct pp_layer *layer, const struct pp_shape *shape)
 {
 	struct pp_part_layout layout;
@@ -77,7 +84,8 @@ static bool layer_fits(const struct pp_layer *layer, const struct pp_shape *shap
 	}
 	struct pp_flow hidden = {PP_FLOW_HIDDEN, 0, PP_WHOLE, shape->rows, layer->hidden}, none = {.kind = PP_FLOW_NONE};
 	struct pp_flow after = pp_flow_after(layer, shape, layer->kind == PP_LAYER_CUSTOM ? none : hidden);
-	return widest <= UINT32_MAX && layout.bytes <= INT64_MAX && pp_times(after.rows, after.columns) <= UINT32_MAX;
+	return widest <= UINT32_MAX && layout_bytes(&layout) <= INT64_MAX &&
+	       pp_times(after.rows, after.columns) <= UINT32_MAX;
 }
 
 /* Of the model, or of what one tensor-parallel rank keeps; each tensor in so many shards: the length of one. */
@@ -106,7 +114,7 @@ bool pp_layers_check(struct pp_arena *arena, const struct pp_spec *spec, struct 
 		struct pp_shape shape = pp_shape_make(layer, spec);
 		struct pp_part_layout layout;
 		pp_part_layout_make(layer, &shape, true, &layout);
-		kept = pp_plus(kept, layout.bytes);
+		kept = pp_plus(kept, layout_bytes(&layout));
 		params = pp_plus(params, pp_times(parameter_total(layer, &shape, true, 1), 16));
 		if (layer_fits(layer, &shape) && kept <= most && params <= most)
 			continue;
@@ -141,8 +149,9 @@ void pp_layer_count(const struct pp_layer *layer, const struct pp_spec *spec, st
 	memset(counts, 0, sizeof *counts);
 	counts->params = parameter_total(layer, &shape, false, 1);
 	counts->shard_params = parameter_total(layer, &shape, true, pp_spec_shards(spec));
-	counts->stash_bytes = fused.bytes;
-	counts->split_bytes = split.bytes - fused.bytes;
+	counts->stash_bytes = fused.bytes[PP_AREA_STASH];
+	counts->extra_bytes = fused.bytes[PP_AREA_EXTRA];
+	counts->split_bytes = split.bytes[PP_AREA_EXTRA] - fused.bytes[PP_AREA_EXTRA];
 	counts->work_bytes = layer_fits(layer, &shape) ? pp_layer_work_bytes(layer, spec) : UINT64_MAX;
 	pp_kinds[layer->kind]->count(layer, &shape, counts);
 	sum_backward(counts->matmul_flops);

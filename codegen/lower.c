@@ -17,7 +17,9 @@
  * R4  Outputs are never limited. The `wait` of a send belongs to the first block that starts after the transfer is
  *     over; the memory plan delays it to just before its bytes are written again.
  * R5  A hand-over on one rank is no transfer: the consumer's `in` is the producer's `out`.
- * R6  A stash lives from F to the end of B or W, and so does aux (from its load).
+ * R6  A stash lives from F to the end of B or W, and so does aux (from its load). A stage that recomputes does so
+ *     right before B or I, while the rank waits for the gradient; where computes may overlap, before the first of
+ *     them. Its extra lives from there, or else from I, to the end of B or W.
  * R7  Ties within a tick: all ends first; then transfers enter, sorted by how soon their consumer is due, then
  *     channel; then ranks in ascending order start their next compute. A duration of zero makes a further round of the
  *     same tick.
@@ -194,34 +196,43 @@ static void emit_load(struct pp_lowering *lowering, const struct pp_compute *com
 
 static struct pp_instr compute_instr(const struct pp_compute *compute)
 {
-	static const uint8_t ops[PP_ACTION_KINDS] = {
-	    [PP_F] = PP_OP_FWD, [PP_B] = PP_OP_BWD, [PP_I] = PP_OP_BWDI, [PP_W] = PP_OP_BWDW};
+	static const uint8_t ops[PP_PHASE_COUNT] = {[PP_PHASE_F] = PP_OP_FWD,
+	                                            [PP_PHASE_B] = PP_OP_BWD,
+	                                            [PP_PHASE_I] = PP_OP_BWDI,
+	                                            [PP_PHASE_W] = PP_OP_BWDW,
+	                                            [PP_PHASE_R] = PP_OP_REMAT};
 	struct pp_instr instr = pp_instr_blank((enum pp_op)ops[compute->kind]);
 	instr.flags = compute->flags;
 	instr.stage = compute->stage;
 	instr.mb = compute->mb;
-	switch ((enum pp_action_kind)compute->kind) {
-	case PP_F:
+	switch ((enum pp_phase)compute->kind) {
+	case PP_PHASE_F:
 		instr.a[0] = compute->in;
 		instr.a[1] = compute->aux;
 		instr.a[2] = compute->out;
 		instr.a[3] = compute->stash;
 		return instr;
-	case PP_B:
-	case PP_I:
+	case PP_PHASE_R:
+		instr.a[0] = compute->stash;
+		instr.extra = compute->extra;
+		return instr;
+	case PP_PHASE_B:
+	case PP_PHASE_I:
+		instr.extra = compute->extra;
 		instr.a[0] = compute->aux;
 		instr.a[1] = compute->stash;
 		instr.a[2] = compute->in;
 		instr.a[3] = compute->out;
 		return instr;
-	case PP_W:
+	case PP_PHASE_W:
+		instr.extra = compute->extra;
 		instr.a[0] = compute->aux;
 		instr.a[1] = compute->stash;
 		return instr;
-	case PP_ACTION_KINDS:
+	case PP_PHASE_COUNT:
 		break;
 	}
-	assert(compute->kind < PP_ACTION_KINDS);
+	assert(compute->kind < PP_PHASE_COUNT);
 	return instr;
 }
 
@@ -522,16 +533,18 @@ void pp_lower_order(struct pp_lowering *lowering)
 
 /* ---- the pass -------------------------------------------------------------------------------- */
 
-static bool within_limits(const struct pp_schedule *schedule, struct pp_diag *diag)
+static bool within_limits(const struct pp_program *program, const struct pp_schedule *schedule, struct pp_diag *diag)
 {
 	uint64_t computes = 0;
+	for (uint32_t s = 0; s < schedule->stages; s++)
+		computes += program->stages[s].recomputes ? schedule->microbatches : 0;
 	for (uint32_t rank = 0; rank < schedule->ranks; rank++)
 		computes += schedule->rows[rank].count;
 	if (computes <= COMPUTES_MAX)
 		return true;
-	struct pp_message *m = pp_error(diag, "E0617", PP_NO_SPAN,
-	                                "the schedule has %" PRIu64 " compute actions; a program holds at most %" PRIu64,
-	                                computes, COMPUTES_MAX);
+	struct pp_message *m =
+	    pp_error(diag, "E0617", PP_NO_SPAN,
+	             "the step has %" PRIu64 " compute actions; a program holds at most %" PRIu64, computes, COMPUTES_MAX);
 	pp_help(m, "use fewer microbatches or chunks");
 	return false;
 }
@@ -602,7 +615,7 @@ bool pp_lower(struct pp_program *program, const struct pp_spec *spec, const stru
 {
 	assert(program->ranks == schedule->ranks && program->stage_count == schedule->stages &&
 	       program->microbatches == schedule->microbatches);
-	if (!within_limits(schedule, diag))
+	if (!within_limits(program, schedule, diag))
 		return false;
 	if (program->lowering == PP_LOWERED_GIVEN)
 		program->lowering = PP_LOWERED_END;

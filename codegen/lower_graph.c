@@ -144,12 +144,51 @@ static size_t value_at(const struct pp_lowering *lowering, uint32_t stage, uint3
 	return (size_t)stage * lowering->schedule->microbatches + mb;
 }
 
+/* Whether the lowering puts a recompute before this action. */
+static bool recomputes_for(const struct pp_lowering *lowering, const struct pp_action *action)
+{
+	return (action->kind == PP_B || action->kind == PP_I) && lowering->program->stages[action->stage].recomputes;
+}
+
+static struct pp_compute make_compute(uint32_t rank, const struct pp_action *action, enum pp_phase phase)
+{
+	return (struct pp_compute){.stage = action->stage,
+	                           .mb = action->mb,
+	                           .rank = rank,
+	                           .kind = (uint8_t)phase,
+	                           .transfer_in = PP_NULL,
+	                           .transfer_out = PP_NULL,
+	                           .in = PP_NULL,
+	                           .out = PP_NULL,
+	                           .aux = PP_NULL,
+	                           .extra = PP_NULL};
+}
+
+/* The recomputes that stand right before action `at` of a row: its own, and before the first of actions that overlap
+ * those of all of them. Returns the id after them. */
+static uint32_t build_recomputes(struct pp_lowering *lowering, uint32_t rank, uint32_t at, uint32_t id)
+{
+	const struct pp_row *row = &lowering->schedule->rows[rank];
+	if (at && row->actions[at - 1].paired)
+		return id;
+	for (bool more = true; more && at < row->count; at++) {
+		const struct pp_action *action = &row->actions[at];
+		if (recomputes_for(lowering, action))
+			lowering->computes[id++] = make_compute(rank, action, PP_PHASE_R);
+		more = action->paired;
+	}
+	return id;
+}
+
 static void build_computes(struct pp_lowering *lowering, struct tables *tables)
 {
 	const struct pp_schedule *schedule = lowering->schedule;
 	lowering->base = PP_NEW_ARRAY(lowering->scratch, uint32_t, (size_t)schedule->ranks + 1);
-	for (uint32_t rank = 0; rank < schedule->ranks; rank++)
+	for (uint32_t rank = 0; rank < schedule->ranks; rank++) {
 		lowering->base[rank + 1] = lowering->base[rank] + schedule->rows[rank].count;
+		for (uint32_t i = 0; i < schedule->rows[rank].count; i++)
+			lowering->base[rank + 1] += recomputes_for(lowering, &schedule->rows[rank].actions[i]) ? 1 : 0;
+	}
 	lowering->computes = PP_NEW_ARRAY(lowering->scratch, struct pp_compute, lowering->base[schedule->ranks]);
 	for (int kind = 0; kind < PP_VALUE_COUNT; kind++)
 		tables->maker[kind] = PP_NEW_ARRAY(lowering->scratch, uint32_t, value_at(lowering, schedule->stages, 0));
@@ -158,17 +197,10 @@ static void build_computes(struct pp_lowering *lowering, struct tables *tables)
 	for (uint32_t rank = 0; rank < schedule->ranks; rank++)
 		for (uint32_t i = 0; i < schedule->rows[rank].count; i++, id++) {
 			const struct pp_action *action = &schedule->rows[rank].actions[i];
+			id = build_recomputes(lowering, rank, i, id);
 			struct pp_compute *compute = &lowering->computes[id];
-			*compute = (struct pp_compute){.stage = action->stage,
-			                               .mb = action->mb,
-			                               .rank = rank,
-			                               .kind = action->kind,
-			                               .flags = action->paired ? PP_PAIR : 0,
-			                               .transfer_in = PP_NULL,
-			                               .transfer_out = PP_NULL,
-			                               .in = PP_NULL,
-			                               .out = PP_NULL,
-			                               .aux = PP_NULL};
+			*compute = make_compute(rank, action, (enum pp_phase)action->kind);
+			compute->flags = action->paired ? PP_PAIR : 0;
 			if (action->kind != PP_W)
 				tables->maker[action->kind == PP_F ? PP_ACT : PP_GRAD][value_at(lowering, action->stage, action->mb)] =
 				    id;
@@ -184,7 +216,7 @@ static bool input_of(const struct pp_lowering *lowering, const struct pp_compute
                      uint32_t *stage)
 {
 	*kind = compute->kind == PP_F ? PP_ACT : PP_GRAD;
-	if (compute->kind == PP_W)
+	if (compute->kind == PP_PHASE_W || compute->kind == PP_PHASE_R)
 		return false;
 	if (*kind == PP_ACT ? compute->stage == 0 : compute->stage + 1 == lowering->schedule->stages)
 		return false;
@@ -200,7 +232,7 @@ static enum pp_value made_by(const struct pp_compute *compute)
 
 static bool has_output(const struct pp_lowering *lowering, const struct pp_compute *compute)
 {
-	if (compute->kind == PP_W)
+	if (compute->kind == PP_PHASE_W || compute->kind == PP_PHASE_R)
 		return false;
 	return compute->kind == PP_F ? compute->stage + 1 < lowering->schedule->stages : compute->stage > 0;
 }
@@ -211,6 +243,13 @@ static bool loads(const struct pp_lowering *lowering, uint32_t stage)
 }
 
 /* ---- slots ----------------------------------------------------------------------------------- */
+
+/* R, and in a stage that does not recompute I, is the first to write to extra. */
+static bool fills_extra(const struct pp_lowering *lowering, const struct pp_compute *compute)
+{
+	const struct pp_stage *stage = &lowering->program->stages[compute->stage];
+	return stage->recomputes ? compute->kind == PP_PHASE_R : compute->kind == PP_PHASE_I && stage->extra_bytes;
+}
 
 /* Lengths of the slot tables and streams: one slot per value; a transfer is a post and a wait on both ranks. */
 static void make_room(struct pp_lowering *lowering, const struct tables *tables)
@@ -228,7 +267,8 @@ static void make_room(struct pp_lowering *lowering, const struct tables *tables)
 			bool output = has_output(lowering, compute);
 			bool sent = output && tables->channel[made_by(compute)][compute->stage] != PP_NULL;
 			bool loading = compute->kind == PP_F && loads(lowering, compute->stage);
-			values += (received ? 1u : 0) + (output ? 1u : 0) + (compute->kind == PP_F ? 1u : 0) + (loading ? 1u : 0);
+			bool keeps = compute->kind == PP_F || fills_extra(lowering, compute);
+			values += (received ? 1u : 0) + (output ? 1u : 0) + (keeps ? 1u : 0) + (loading ? 1u : 0);
 			length += 1 + (received ? 2u : 0) + (sent ? 2u : 0) + (loading ? 1u : 0);
 		}
 		lowering->stream_length[rank] = length;
@@ -295,10 +335,13 @@ static void connect_rest(struct pp_lowering *lowering, const struct tables *tabl
 			compute->aux = add_slot(lowering, compute->rank, PP_SLOT_AUX, program->stages[compute->stage].aux_bytes);
 		return;
 	}
-	const struct pp_compute *forward =
+	struct pp_compute *forward =
 	    &lowering->computes[tables->maker[PP_ACT][value_at(lowering, compute->stage, compute->mb)]];
 	compute->stash = forward->stash;
 	compute->aux = forward->aux;
+	if (fills_extra(lowering, compute))
+		forward->extra = add_slot(lowering, compute->rank, PP_SLOT_EXTRA, program->stages[compute->stage].extra_bytes);
+	compute->extra = forward->extra;
 }
 
 void pp_lower_graph(struct pp_lowering *lowering)

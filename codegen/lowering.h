@@ -6,15 +6,20 @@
 
 #include "ir/capped.h"
 
-/* One action of the schedule. Ids are consecutive per rank, in row order. */
+_Static_assert((int)PP_F == (int)PP_PHASE_F && (int)PP_B == (int)PP_PHASE_B && (int)PP_I == (int)PP_PHASE_I &&
+                   (int)PP_W == (int)PP_PHASE_W,
+               "actions of a schedule are phases");
+
+/* One action of the schedule, or the recompute before its backward. Ids are consecutive per rank, in row order. */
 struct pp_compute {
 	uint32_t stage, mb, rank;
-	uint8_t kind;          /* enum pp_action_kind */
+	uint8_t kind;          /* enum pp_phase: those of the schedule's actions, and R */
 	uint8_t flags;         /* enum pp_instr_flag */
 	uint32_t transfer_in;  /* that brings its boundary input, or PP_NULL */
 	uint32_t transfer_out; /* that takes its output away, or PP_NULL */
 	uint32_t in, out;      /* slots of boundary input and output, or PP_NULL */
 	uint32_t stash, aux;   /* slots; aux may be PP_NULL */
+	uint32_t extra;        /* slot or PP_NULL; of F: that of its microbatch in the backward */
 };
 
 /* One message. Ids are consecutive per channel, in the order in which its consumer's rank wants them (R1). */

@@ -87,7 +87,7 @@ static bool same_sizes(const struct pp_layer *a, const struct pp_layer *b)
 	       a->kv_heads == b->kv_heads && a->head_dim == b->head_dim && a->ffn == b->ffn &&
 	       a->padded_vocab == b->padded_vocab && a->seq == b->seq && a->bias == b->bias && a->rms == b->rms &&
 	       (a->act == PP_ACT_SWIGLU) == (b->act == PP_ACT_SWIGLU) && a->qkv_bias == b->qkv_bias &&
-	       a->qk_norm == b->qk_norm && (a->rope_theta != 0) == (b->rope_theta != 0);
+	       a->qk_norm == b->qk_norm && (a->rope_theta != 0) == (b->rope_theta != 0) && a->recompute == b->recompute;
 }
 
 void pp_cost_layers(struct pp_arena *arena, const struct pp_spec *spec, struct pp_stages *stages)
@@ -112,6 +112,7 @@ void pp_cost_layers(struct pp_arena *arena, const struct pp_spec *spec, struct p
 		ticks[PP_PHASE_I] = ticks_of(counts, PP_PHASE_I, &spec->cluster.gpu, dtype);
 		ticks[PP_PHASE_W] = ticks_of(counts, PP_PHASE_W, &spec->cluster.gpu, dtype);
 		ticks[PP_PHASE_B] = pp_plus(ticks[PP_PHASE_I], ticks[PP_PHASE_W]);
+		ticks[PP_PHASE_R] = ticks_of(counts, PP_PHASE_R, &spec->cluster.gpu, dtype);
 		add_collectives(spec, layer, ticks);
 	}
 }
@@ -136,7 +137,7 @@ uint64_t pp_cost_static_bytes(const struct pp_spec *spec, const struct pp_layer_
 
 static void stage_sum(const struct pp_spec *spec, struct pp_stages *stages, struct pp_stage_plan *item)
 {
-	item->params = item->static_bytes = item->stash_bytes = item->split_bytes = 0;
+	item->params = item->static_bytes = item->stash_bytes = item->extra_bytes = item->split_bytes = 0;
 	for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++)
 		item->ticks[phase] = item->flops[phase] = 0;
 	for (uint32_t i = item->first_layer; i < item->first_layer + item->layer_count; i++) {
@@ -144,6 +145,7 @@ static void stage_sum(const struct pp_spec *spec, struct pp_stages *stages, stru
 		item->params = pp_plus(item->params, counts->params);
 		item->static_bytes = pp_plus(item->static_bytes, pp_cost_static_bytes(spec, counts));
 		item->stash_bytes = pp_plus(item->stash_bytes, counts->stash_bytes);
+		item->extra_bytes = pp_plus(item->extra_bytes, counts->extra_bytes);
 		item->split_bytes = pp_plus(item->split_bytes, counts->split_bytes);
 		for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++) {
 			item->ticks[phase] = pp_plus(item->ticks[phase], stages->layer_ticks[i][phase]);

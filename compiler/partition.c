@@ -41,7 +41,7 @@ static uint32_t *count_in_flight(struct pp_arena *arena, const struct pp_schedul
 static uint64_t layer_time(const struct pp_stages *stages, uint32_t layer)
 {
 	const uint64_t *ticks = stages->layer_ticks[layer];
-	return ticks[PP_PHASE_F] + ticks[PP_PHASE_B];
+	return ticks[PP_PHASE_F] + ticks[PP_PHASE_R] + ticks[PP_PHASE_B];
 }
 
 static bool counts_as_layer(const struct pp_spec *spec, uint32_t layer)

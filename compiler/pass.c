@@ -185,7 +185,8 @@ static void warn_few_microbatches(const struct pp_unit *unit)
 
 static double seconds_of(const struct pp_stage *stage)
 {
-	return ((double)stage->ticks[PP_PHASE_F] + (double)stage->ticks[PP_PHASE_B]) * 1e-9;
+	return ((double)stage->ticks[PP_PHASE_F] + (double)stage->ticks[PP_PHASE_R] + (double)stage->ticks[PP_PHASE_B]) *
+	       1e-9;
 }
 
 /* Times are counted in 64 bits of ns. Beyond a century the costs are wrong, and sums over ranks would overflow. */

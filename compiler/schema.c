@@ -171,6 +171,7 @@ struct pp_dimension pp_want_dimension(enum pp_want want)
 	case PP_WANT_TRUTH:
 	case PP_WANT_STRING:
 	case PP_WANT_LIST:
+	case PP_WANT_RANGE:
 	case PP_WANT_NAME:
 		break;
 	}
@@ -190,6 +191,7 @@ static const char *want_text(enum pp_want want)
 	    [PP_WANT_WORK] = "work (such as 2GFLOP)",
 	    [PP_WANT_SPEED] = "a speed (such as 100GFLOPS)",
 	    [PP_WANT_LIST] = "a list",
+	    [PP_WANT_RANGE] = "a range such as 0..7",
 	    [PP_WANT_NAME] = "",
 	};
 	return texts[want];

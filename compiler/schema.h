@@ -37,6 +37,7 @@ enum pp_want {
 	PP_WANT_WORK,
 	PP_WANT_SPEED,
 	PP_WANT_LIST,
+	PP_WANT_RANGE, /* 0..7 */
 	PP_WANT_NAME
 };
 

@@ -23,6 +23,15 @@ enum pp_layer_kind {
 /* The first two are values of the `act` op's immediate; swiglu is an op of its own. */
 enum pp_activation { PP_ACT_GELU, PP_ACT_GELU_TANH, PP_ACT_SWIGLU };
 
+/* What a block computes again in the backward instead of keeping it: a mask. */
+enum pp_recompute {
+	PP_RECOMPUTE_NORM = 1,      /* outputs and statistics of norms */
+	PP_RECOMPUTE_ACT = 2,       /* the activation's output */
+	PP_RECOMPUTE_ATTENTION = 4, /* attention's output and log-sum-exp */
+	PP_RECOMPUTE_LINEAR = 8, /* what linear layers make; only with all of the others: the block keeps its input alone */
+	PP_RECOMPUTE_FULL = 15
+};
+
 /* Times of a custom layer, ns; the fused backward takes i + w. PP_TIME_UNSET: derived from flops. */
 #define PP_TIME_UNSET UINT64_MAX
 struct pp_custom {
@@ -47,6 +56,7 @@ struct pp_layer {
 	bool qk_norm;        /* blocks: each head of q and k goes through an rmsnorm */
 	uint64_t rope_theta; /* base of rotary positions in the blocks; 0: learned positions in the embedding */
 	bool rms;            /* norm kind: false layernorm, true rmsnorm */
+	uint8_t recompute;   /* blocks: enum pp_recompute */
 	uint32_t block_ordinal, block_total; /* blocks: position among all blocks of the model and their number */
 	uint32_t tie;                        /* head: index of the embedding layer whose weights it shares, or PP_NULL */
 	struct pp_custom custom;
@@ -122,6 +132,7 @@ struct pp_spec {
 	uint64_t schedule_memory;  /* bound `memory <=` of the schedule, 0: none */
 	uint32_t group;            /* interleaved: microbatches per group, 0: default */
 	struct pp_span model_span, cluster_span, parallel_span, schedule_span; /* names of the blocks */
+	struct pp_span recompute_span;                                         /* of `recompute` where it is given */
 	struct pp_span train_span;        /* of `microbatches` where it is given, else of the block */
 	const struct pp_profile *profile; /* measured costs in place of the model's, or NULL */
 };

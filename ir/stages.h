@@ -5,7 +5,7 @@
 
 #include "spec.h"
 
-/* Exact counts of one layer for one microbatch on one tensor-parallel rank. Phases: F, I, W (B = I + W). */
+/* Exact counts of one layer for one microbatch on one tensor-parallel rank. Phases: F, I, W, R (B = I + W). */
 struct pp_layer_counts {
 	/* Trainable parameters of this use (a tied head counts its copy here too): of the model, without rows that pad the
 	 * vocabulary; and the part of a dp coordinate, of each tensor that one rank keeps, with all padding. Without shards of
@@ -15,10 +15,11 @@ struct pp_layer_counts {
 	uint64_t attention_flops[PP_PHASE_COUNT];
 	uint64_t memory_bytes[PP_PHASE_COUNT]; /* traffic of the memory-bound ops */
 	uint64_t stash_bytes;                  /* kept from F to backward */
-	uint64_t split_bytes;                  /* what the split form (I, W) adds to the stash, until W */
-	uint64_t work_bytes;               /* workspace of its backward between other layers, the larger of both forms */
-	uint64_t output_bytes;             /* boundary message after this layer */
-	uint64_t fixed_ns[PP_PHASE_COUNT]; /* custom layers with given times */
+	uint64_t extra_bytes;                  /* made again, from R to the end of backward */
+	uint64_t split_bytes;                  /* what the split form adds to extra, from I to W */
+	uint64_t work_bytes;                   /* workspace of its bodies between other layers, the largest */
+	uint64_t output_bytes;                 /* boundary message after this layer */
+	uint64_t fixed_ns[PP_PHASE_COUNT];     /* custom layers with given times */
 };
 
 struct pp_stage_plan {
@@ -26,10 +27,11 @@ struct pp_stage_plan {
 	uint64_t params; /* of the model in this stage; a tied tensor counts at the first of its stages on the rank */
 	/* Weights, gradients, optimizer state; tied tensors as for params, but one gradient per use. */
 	uint64_t static_bytes;
-	uint64_t stash_bytes;           /* per microbatch in flight, fused backward */
-	uint64_t split_bytes;           /* what split backward adds */
-	uint64_t ticks[PP_PHASE_COUNT]; /* F, B = I + W, I, W in ns */
-	uint64_t flops[PP_PHASE_COUNT]; /* model flops, attention counted in full */
+	uint64_t stash_bytes;           /* per microbatch in flight */
+	uint64_t extra_bytes;           /* made again, per microbatch in its backward */
+	uint64_t split_bytes;           /* per microbatch between I and W */
+	uint64_t ticks[PP_PHASE_COUNT]; /* F, B = I + W, I, W, R in ns */
+	uint64_t flops[PP_PHASE_COUNT]; /* attention counted in full; those of R are none of the model's */
 };
 
 struct pp_stages {
@@ -37,9 +39,9 @@ struct pp_stages {
 	uint64_t (*layer_ticks)[PP_PHASE_COUNT]; /* [layer_count] */
 	struct pp_stage_plan *items;
 	uint32_t count;
-	uint64_t bottleneck, bound; /* largest rank load (F + B of one microbatch, ns), and what no split goes below */
-	uint64_t *rank_bytes;       /* [ranks]: static bytes and stashes in flight, as the memory caps counted them */
-	bool exact;                 /* the split is proven best for its `balance` */
+	uint64_t bottleneck, bound; /* largest rank load (F + R + B of one microbatch, ns), and what no split goes below */
+	uint64_t *rank_bytes; /* [ranks]: static bytes, stashes and extras in flight, as the memory caps counted them */
+	bool exact;           /* the split is proven best for its `balance` */
 };
 
 #endif

@@ -116,23 +116,42 @@ static bool read_name(struct pp_resolver *resolver, const struct pp_attribute_ro
 	return true;
 }
 
-/* Items that are bare names: the axes of rank_order. */
-static bool read_axes(struct pp_resolver *resolver, const struct pp_attribute_row *row, struct pp_field *field)
+/* Attributes that are lists of bare names. */
+struct word_list {
+	enum pp_attribute attribute;
+	const char *words, *one, *many, *help;
+};
+
+static const struct word_list word_lists[] = {
+    {PP_ATTR_parallel_rank_order, "tp|cp|ep|dp|pp|etp", "axis", "axes", "axes are tp cp ep dp pp"},
+    {PP_ATTR_train_recompute, "norm|act|attention", "part", "parts of a block", "parts are norm act attention"},
+};
+
+static const struct word_list *word_list_of(const struct pp_attribute_row *row)
 {
-	static const char axes[] = "tp|cp|ep|dp|pp|etp";
+	for (size_t i = 0; i < sizeof word_lists / sizeof word_lists[0]; i++)
+		if (row == &pp_attribute_table[word_lists[i].attribute])
+			return &word_lists[i];
+	return NULL;
+}
+
+static bool read_words(struct pp_resolver *resolver, const struct word_list *list, struct pp_field *field)
+{
 	uint32_t count = 0;
 	for (const struct pp_expr *item = field->expr->a; item; item = item->next) {
-		bool later, known = item->kind == PP_EXPR_PATH && pp_schema_has_name(axes, item->text, &later);
+		bool later, known = item->kind == PP_EXPR_PATH && pp_schema_has_name(list->words, item->text, &later);
 		if (!known) {
-			pp_help(pp_error(resolver->diag, "E0207", item->span, "`%s` lists axes, and `%s` is none", row->name,
+			pp_help(pp_error(resolver->diag, "E0207", item->span, "`%s` lists %s, and `%s` is none",
+			                 pp_attribute_table[list->attribute].name, list->many,
 			                 pp_eval_quote(&resolver->eval, item->span)),
-			        "axes are tp cp ep dp pp");
+			        "%s", list->help);
 			return false;
 		}
 		for (const struct pp_expr *before = field->expr->a; before != item; before = before->next) {
 			if (before->text == item->text) {
-				pp_label(pp_error(resolver->diag, "E0103", item->span, "axis `%s` is listed twice", item->text),
-				         before->span, "first here");
+				pp_label(
+				    pp_error(resolver->diag, "E0103", item->span, "%s `%s` is listed twice", list->one, item->text),
+				    before->span, "first here");
 				return false;
 			}
 		}
@@ -166,6 +185,8 @@ static bool is_kind(const struct pp_attribute_row *row, const struct pp_datum *v
 		return value->kind == PP_DATUM_STRING;
 	case PP_WANT_LIST:
 		return value->kind == PP_DATUM_LIST;
+	case PP_WANT_RANGE:
+		return value->kind == PP_DATUM_RANGE;
 	case PP_WANT_NAME:
 		break;
 	}
@@ -276,10 +297,8 @@ static bool read_given(struct pp_resolver *resolver, struct pp_section *section,
 		report_choice(resolver, row, field, expr->span, expr->text);
 		return false;
 	}
-	if (row == &pp_attribute_table[PP_ATTR_parallel_rank_order] && expr->kind == PP_EXPR_LIST)
-		return read_axes(resolver, row, field);
-	if (row == &pp_attribute_table[PP_ATTR_train_recompute] && expr->kind == PP_EXPR_LIST)
-		return refuse(resolver, row, expr);
+	if (word_list_of(row) && expr->kind == PP_EXPR_LIST)
+		return read_words(resolver, word_list_of(row), field);
 	const struct pp_scope *before = resolver->eval.scope;
 	struct pp_binding p = {pp_intern_z(resolver->strings, "p"), {0}};
 	struct pp_scope ranks = {.outer = &field->module->scope, .bindings = &p, .count = 0};

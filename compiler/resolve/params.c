@@ -86,6 +86,7 @@ static bool fits_type(struct pp_eval *eval, const struct pp_expr *expr, const ch
 		wanted = value->kind == PP_DATUM_NAME ? NULL : "a name";
 		break;
 	case PP_WANT_LIST:
+	case PP_WANT_RANGE:
 		wanted = value->kind == PP_DATUM_LIST ? NULL : "a list";
 		break;
 	case PP_WANT_NUMBER:

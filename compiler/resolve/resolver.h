@@ -189,6 +189,7 @@ void pp_resolve_split(struct pp_resolver *resolver, const struct pp_stmt *split)
 void pp_schedule_choose(struct pp_resolver *resolver);
 void pp_resolve_schedule(struct pp_resolver *resolver);
 void pp_resolve_train(struct pp_resolver *resolver);
+void pp_resolve_recompute(struct pp_resolver *resolver);
 void pp_resolve_run(struct pp_resolver *resolver);
 void pp_asserts_check_now(struct pp_resolver *resolver);
 

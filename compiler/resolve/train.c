@@ -82,7 +82,8 @@ static void refuse_for_custom(struct pp_resolver *resolver, const struct pp_sect
 	    {PP_ATTR_train_seq, "tokens"},       {PP_ATTR_train_optimizer, "weights"},  {PP_ATTR_train_loss, "loss"},
 	    {PP_ATTR_run_data, "loss"},          {PP_ATTR_run_eval_data, "loss"},       {PP_ATTR_run_lr, "weights"},
 	    {PP_ATTR_run_clip, "weights"},       {PP_ATTR_run_weight_decay, "weights"}, {PP_ATTR_run_init_std, "weights"},
-	    {PP_ATTR_run_checkpoint, "weights"}, {PP_ATTR_run_eval_every, "loss"},      {PP_ATTR_run_eval_steps, "loss"},
+	    {PP_ATTR_train_recompute, "blocks"}, {PP_ATTR_run_checkpoint, "weights"},   {PP_ATTR_run_eval_every, "loss"},
+	    {PP_ATTR_run_eval_steps, "loss"},
 	};
 	for (size_t i = 0; resolver->custom_only && i < sizeof refused / sizeof refused[0]; i++) {
 		enum pp_attribute attribute = (enum pp_attribute)refused[i].attribute;
@@ -112,6 +113,7 @@ void pp_resolve_train(struct pp_resolver *resolver)
 	if (pp_field_choice(resolver, train, PP_ATTR_train_loss, &mean))
 		spec->train.mean = mean;
 	read_optimizer(resolver, train, &hyper);
+	pp_resolve_recompute(resolver);
 	pp_field_real(resolver, run, PP_ATTR_run_weight_decay, &hyper.weight_decay);
 	pp_field_real(resolver, run, PP_ATTR_run_clip, &hyper.clip);
 	spec->train.hyper_count = 2;

@@ -39,6 +39,16 @@ static void print_custom(const struct pp_custom *custom, FILE *out)
 	print_time("time_w", custom->time_w, out);
 }
 
+static void print_recompute(const struct pp_layer *layer, FILE *out)
+{
+	static const char *const parts[] = {"norm", "act", "attention"};
+	if (layer->recompute)
+		fputs(layer->recompute == PP_RECOMPUTE_FULL ? " recompute full" : " recompute", out);
+	for (unsigned i = 0; i < sizeof parts / sizeof parts[0]; i++)
+		if (layer->recompute != PP_RECOMPUTE_FULL && layer->recompute >> i & 1)
+			fprintf(out, " %s", parts[i]);
+}
+
 static void print_layer(const struct pp_layer *layer, FILE *out)
 {
 	fprintf(out, "  %s", layer->name);
@@ -64,6 +74,7 @@ static void print_layer(const struct pp_layer *layer, FILE *out)
 			fputs(" qkv_bias", out);
 		if (layer->qk_norm)
 			fputs(" qk_norm", out);
+		print_recompute(layer, out);
 		break;
 	case PP_LAYER_NORM:
 		fprintf(out, " hidden %" PRIu32 " norm %s%s", layer->hidden, layer->rms ? "rmsnorm" : "layernorm",

@@ -1,5 +1,6 @@
 /* The bodies of a model on the CPU device, against PyTorch's float64 gradients by the norm rule of test_gradients.c;
- * and the same bits for every cut into stages, fused or split. Stages stand on one rank and are called in turn. */
+ * and the same bits for every cut into stages, fused or split, whatever is computed again. Stages stand on one rank and
+ * are called in turn. */
 #include "reference.h"
 #include "../unit/program_fixture.h"
 
@@ -18,7 +19,7 @@ enum { STAGES_MAX = 5 };
 
 /* Dynamic slots of a rank that runs all stages, one microbatch at a time. */
 struct slots {
-	uint32_t aux[STAGES_MAX], stash[STAGES_MAX], out[STAGES_MAX], gradient[STAGES_MAX];
+	uint32_t aux[STAGES_MAX], stash[STAGES_MAX], extra[STAGES_MAX], out[STAGES_MAX], gradient[STAGES_MAX];
 };
 
 static uint32_t slot_add(struct pp_program *program, enum pp_slot_class class, uint64_t bytes)
@@ -39,6 +40,7 @@ static struct slots slots_make(struct pp_program *program)
 		const struct pp_stage *stage = &program->stages[s];
 		slots.aux[s] = slot_add(program, PP_SLOT_AUX, stage->aux_bytes);
 		slots.stash[s] = slot_add(program, PP_SLOT_STASH, stage->stash_bytes);
+		slots.extra[s] = slot_add(program, PP_SLOT_EXTRA, stage->extra_bytes);
 		slots.out[s] = slot_add(program, PP_SLOT_OUT, 4ull * stage->out_count);
 		slots.gradient[s] = slot_add(program, PP_SLOT_OUT, 4ull * stage->out_count);
 	}
@@ -54,17 +56,18 @@ static struct slots slots_make(struct pp_program *program)
 static void call(struct pp_device *device, const struct pp_program *program, const struct slots *slots, uint32_t s,
                  enum pp_phase phase, uint32_t mb)
 {
-	bool forward = phase == PP_PHASE_F, takes = forward || phase == PP_PHASE_B || phase == PP_PHASE_I;
+	bool forward = phase == PP_PHASE_F, takes = phase == PP_PHASE_B || phase == PP_PHASE_I;
 	struct pp_call one = {
 	    .body = &program->bodies[program->stages[s].body[phase]],
 	    .mb = mb,
 	    .first = mb == 0,
 	    .aux = slots->aux[s],
 	    .stash = slots->stash[s],
+	    .extra = forward ? PP_NULL : slots->extra[s],
 	    .in = forward && s ? slots->out[s - 1] : PP_NULL,
 	    .out = forward ? slots->out[s] : PP_NULL,
-	    .dout = takes && !forward ? slots->gradient[s] : PP_NULL,
-	    .din = takes && !forward && s ? slots->gradient[s - 1] : PP_NULL,
+	    .dout = takes ? slots->gradient[s] : PP_NULL,
+	    .din = takes && s ? slots->gradient[s - 1] : PP_NULL,
 	};
 	pp_device_cpu.call(device, &one, NULL);
 }
@@ -92,6 +95,8 @@ static void run(struct pp_device *device, const struct pp_program *program, cons
 		for (uint32_t s = 0; s < program->stage_count; s++)
 			call(device, program, slots, s, PP_PHASE_F, mb);
 		for (uint32_t s = program->stage_count; s-- > 0;) {
+			if (program->stages[s].recomputes)
+				call(device, program, slots, s, PP_PHASE_R, mb);
 			call(device, program, slots, s, split ? PP_PHASE_I : PP_PHASE_B, mb);
 			if (split)
 				call(device, program, slots, s, PP_PHASE_W, mb);
@@ -163,12 +168,16 @@ static struct built program_of(const struct reference *model)
 	return built;
 }
 
-/* Gradients of a model cut into stages at the given layers. */
-static struct reference *run_cut(const char *path, const uint32_t *first, uint32_t stages, bool split)
+/* Gradients of a model cut into stages at the given layers; block b computes again what recompute[b mod 2] says. */
+static struct reference *run_cut(const char *path, const uint32_t *first, uint32_t stages, bool split,
+                                 const uint8_t recompute[2])
 {
 	struct reference *model = reference_read(path);
 	assert_non_null(model);
 	struct built built = program_of(model);
+	for (uint32_t i = 0; i < built.spec->model.layer_count; i++)
+		if (built.spec->model.layers[i].kind == PP_LAYER_BLOCK)
+			built.spec->model.layers[i].recompute = recompute[i % 2];
 	build_bodies(&built, first, stages, 1, split ? SPLIT : FUSED);
 	struct slots slots = slots_make(built.program);
 	struct pp_status status = {0};
@@ -187,11 +196,17 @@ static void check(const char *path)
 {
 	static const uint32_t cuts[][STAGES_MAX] = {{0}, {0, 2}, {0, 1, 3}, {0, 1, 2, 3, 4}};
 	static const uint32_t counts[] = {1, 2, 3, 5};
-	struct reference *whole = run_cut(path, cuts[0], 1, false);
+	static const uint8_t parts[][2] = {{0, 0},
+	                                   {PP_RECOMPUTE_FULL, PP_RECOMPUTE_FULL},
+	                                   {0, PP_RECOMPUTE_FULL},
+	                                   {PP_RECOMPUTE_ATTENTION, PP_RECOMPUTE_NORM | PP_RECOMPUTE_ACT},
+	                                   {PP_RECOMPUTE_NORM, PP_RECOMPUTE_NORM | PP_RECOMPUTE_ATTENTION}};
+	enum { PARTS = sizeof parts / sizeof *parts };
+	struct reference *whole = run_cut(path, cuts[0], 1, false, parts[0]);
 	reference_assert_gradients(whole);
 	for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
-		for (unsigned split = 0; split < 2; split++) {
-			struct reference *other = run_cut(path, cuts[c], counts[c], split);
+		for (unsigned n = 0; n < 2 * PARTS; n++) {
+			struct reference *other = run_cut(path, cuts[c], counts[c], n % 2, parts[n / 2]);
 			for (uint32_t t = 0; t < whole->tensor_count; t++) {
 				const struct reference_tensor *tensor = &whole->tensors[t];
 				size_t bytes = (size_t)tensor->rows * tensor->columns * sizeof(float);

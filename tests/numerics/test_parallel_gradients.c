@@ -22,7 +22,7 @@ enum { STAGES = 3, MOST_TP = 4 };
 
 /* Dynamic slots of a rank that runs all stages, one microbatch at a time. */
 struct slots {
-	uint32_t aux[STAGES], stash[STAGES], out[STAGES], gradient[STAGES];
+	uint32_t aux[STAGES], stash[STAGES], extra[STAGES], out[STAGES], gradient[STAGES];
 };
 
 /* One tensor-parallel rank: a thread. */
@@ -55,6 +55,7 @@ static struct slots slots_make(struct pp_program *program)
 		const struct pp_stage *stage = &program->stages[s];
 		slots.aux[s] = slot_add(program, PP_SLOT_AUX, stage->aux_bytes);
 		slots.stash[s] = slot_add(program, PP_SLOT_STASH, stage->stash_bytes);
+		slots.extra[s] = slot_add(program, PP_SLOT_EXTRA, stage->extra_bytes);
 		slots.out[s] = slot_add(program, PP_SLOT_OUT, 4ull * stage->out_count);
 		slots.gradient[s] = slot_add(program, PP_SLOT_OUT, 4ull * stage->out_count);
 	}
@@ -114,7 +115,7 @@ static bool call(struct rank *rank, uint32_t s, enum pp_phase phase, uint32_t mb
 	    .first = mb == 0,
 	    .aux = slots->aux[s],
 	    .stash = slots->stash[s],
-	    .extra = PP_NULL,
+	    .extra = forward ? PP_NULL : slots->extra[s],
 	    .in = forward && s ? slots->out[s - 1] : PP_NULL,
 	    .out = forward ? slots->out[s] : PP_NULL,
 	    .dout = takes ? slots->gradient[s] : PP_NULL,
@@ -133,7 +134,9 @@ static void *run(void *argument)
 		for (uint32_t s = 0; s < STAGES && ok; s++)
 			ok = call(rank, s, PP_PHASE_F, mb);
 		for (uint32_t s = STAGES; s-- > 0 && ok;) {
-			ok = call(rank, s, rank->split ? PP_PHASE_I : PP_PHASE_B, mb);
+			if (rank->program->stages[s].recomputes)
+				ok = call(rank, s, PP_PHASE_R, mb);
+			ok = ok && call(rank, s, rank->split ? PP_PHASE_I : PP_PHASE_B, mb);
 			if (rank->split)
 				ok = ok && call(rank, s, PP_PHASE_W, mb);
 		}
@@ -248,12 +251,13 @@ static void run_ranks(struct rank *ranks, uint32_t tp)
 	}
 }
 
-static void check_cut(const char *path, uint32_t tp, bool sp, uint32_t padded, bool split)
+static struct reference *run_cut(const char *path, uint32_t tp, bool sp, bool split, uint32_t padded, uint8_t recompute)
 {
 	static const uint32_t first[STAGES] = {0, 1, 3};
 	struct reference *model = reference_read(path);
 	assert_non_null(model);
 	struct built built = program_of(model, tp, sp, padded);
+	recompute_blocks(&built, recompute);
 	build_bodies(&built, first, STAGES, 1, split ? SPLIT : FUSED);
 	struct slots slots = slots_make(built.program);
 	struct pp_status status = {0};
@@ -281,6 +285,21 @@ static void check_cut(const char *path, uint32_t tp, bool sp, uint32_t padded, b
 		pp_device_cpu.destroy(ranks[r].device);
 	pp_loop_destroy(loop);
 	pp_arena_destroy(built.arena);
+	return model;
+}
+
+/* Right, and the same bits when blocks compute again. */
+static void check_cut(const char *path, uint32_t tp, bool sp, bool split, uint32_t padded)
+{
+	static const uint8_t again[] = {PP_RECOMPUTE_FULL, PP_RECOMPUTE_NORM | PP_RECOMPUTE_ACT, PP_RECOMPUTE_ATTENTION};
+	struct reference *model = run_cut(path, tp, sp, split, padded, 0);
+	for (size_t i = 0; i < sizeof again; i++) {
+		struct reference *other = run_cut(path, tp, sp, split, padded, again[i]);
+		for (uint32_t t = 0; t < model->tensor_count; t++)
+			assert_memory_equal(other->tensors[t].gradient, model->tensors[t].gradient,
+			                    (size_t)model->tensors[t].rows * model->tensors[t].columns * sizeof(float));
+		reference_free(other);
+	}
 	reference_free(model);
 }
 
@@ -289,7 +308,7 @@ static void check(const char *path, uint32_t most_tp)
 {
 	for (uint32_t tp = 2; tp <= most_tp; tp *= 2)
 		for (unsigned variant = 0; variant < 4; variant++)
-			check_cut(path, tp, variant & 1, variant == 3 ? 48 : 32, variant & 2);
+			check_cut(path, tp, variant & 1, variant & 2, variant == 3 ? 48 : 32);
 }
 
 static void tied_tanh(void **state)

@@ -49,6 +49,28 @@ static inline struct built built_of(const struct model_size *size)
 	return built;
 }
 
+/* What blocks may compute again: number i mod RECOMPUTES; 0: nothing. */
+enum { RECOMPUTES = 7 };
+static inline uint8_t recompute_variant(unsigned i)
+{
+	static const uint8_t variants[RECOMPUTES] = {0,
+	                                             PP_RECOMPUTE_NORM,
+	                                             PP_RECOMPUTE_ACT,
+	                                             PP_RECOMPUTE_ATTENTION,
+	                                             PP_RECOMPUTE_NORM | PP_RECOMPUTE_ACT,
+	                                             PP_RECOMPUTE_NORM | PP_RECOMPUTE_ACT | PP_RECOMPUTE_ATTENTION,
+	                                             PP_RECOMPUTE_FULL};
+	return variants[i % RECOMPUTES];
+}
+
+/* All blocks compute again what the mask of enum pp_recompute says. */
+static inline void recompute_blocks(struct built *built, uint8_t what)
+{
+	for (uint32_t l = 0; l < built->spec->model.layer_count; l++)
+		if (built->spec->model.layers[l].kind == PP_LAYER_BLOCK)
+			built->spec->model.layers[l].recompute = what;
+}
+
 static inline const struct pp_body *body_of(const struct built *built, uint32_t stage, enum pp_phase phase)
 {
 	return &built->program->bodies[built->program->stages[stage].body[phase]];

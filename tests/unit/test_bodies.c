@@ -229,18 +229,18 @@ static void registers_lie_where_the_layout_says(void **state)
 	fclose(out);
 	assert_string_equal(
 	    text, "in = in+0 f32[4,8]\nlabels = aux+0 i32[4,1]\nloss = loss+0 f64[2,1]\n"
-	          "norm.x = stash+0 f32[4,8]\nhead.x = stash+384 f32[4,8]\n"
+	          "norm.x = stash+0 f32[4,8]\nhead.x = stash+256 f32[4,8]\n"
 	          "norm.weight = weight.0+0 f32[8,1]\nnorm.bias = weight.1+0 f32[8,1]\n"
 	          "norm.mean = stash+128 f32[4,1]\nnorm.rstd = stash+192 f32[4,1]\n"
-	          "head.logits = stash+512 f32[4,16]\nhead.weight = weight.2+0 f32[16,8]\n"
-	          "block.0.dy = stash+2368 f32[4,8]\nblock.0.df = stash+1344 f32[4,32]\nblock.0.dn2 = stash+2496 f32[4,8]\n"
-	          "block.0.dx2 = stash+2624 f32[4,8]\nblock.0.x2 = stash+960 f32[4,8]\nblock.0.g = stash+1856 f32[4,32]\n"
+	          "head.logits = stash+384 f32[4,16]\nhead.weight = weight.2+0 f32[16,8]\n"
+	          "block.0.dy = extra+0 f32[4,8]\nblock.0.df = stash+1344 f32[4,32]\nblock.0.dn2 = extra+128 f32[4,8]\n"
+	          "block.0.dx2 = extra+256 f32[4,8]\nblock.0.x2 = stash+960 f32[4,8]\nblock.0.g = stash+1856 f32[4,32]\n"
 	          "block.0.mlp.fc2.weight.grad = grad.30+0 f32[8,32]\nblock.0.mlp.fc2.bias.grad = grad.31+0 f32[8,1]\n"
 	          "block.0.n2 = stash+1216 f32[4,8]\n"
 	          "block.0.mlp.fc1.weight.grad = grad.28+0 f32[32,8]\nblock.0.mlp.fc1.bias.grad = grad.29+0 f32[32,1]\n"
 	          "block.0.mean2 = stash+1088 f32[4,1]\nblock.0.rstd2 = stash+1152 f32[4,1]\n"
 	          "block.0.norm2.weight.grad = grad.26+0 f32[8,1]\nblock.0.norm2.bias.grad = grad.27+0 f32[8,1]\n"
-	          "block.0.x = stash+0 f32[4,8]\nblock.0.n1 = stash+256 f32[4,8]\nblock.0.dn1 = stash+2752 f32[4,8]\n"
+	          "block.0.x = stash+0 f32[4,8]\nblock.0.n1 = stash+256 f32[4,8]\nblock.0.dn1 = extra+384 f32[4,8]\n"
 	          "block.0.o = stash+768 f32[4,8]\n"
 	          "block.0.attn.o.weight.grad = grad.24+0 f32[8,8]\nblock.0.attn.o.bias.grad = grad.25+0 f32[8,1]\n"
 	          "block.0.dq = stash+384 f32[4,8]\nblock.0.dk = stash+512 f32[4,8]\nblock.0.dv = stash+640 f32[4,8]\n"
@@ -261,7 +261,8 @@ static void counts_are_what_bodies_do(void **state)
 	(void)state;
 	static const struct model_size grouped = {32, 8, 2, 2, 40, 24, 6, 3, true};
 	static const uint32_t each[] = {0, 1, 2, 3, 4};
-	for (unsigned variant = 0; variant < 9; variant++) {
+	for (unsigned i = 0; i < 9 * RECOMPUTES; i++) {
+		unsigned variant = i / RECOMPUTES;
 		struct built built = built_of(&grouped);
 		if (variant == 4 || variant == 5)
 			make_llama(&built, variant == 5);
@@ -275,11 +276,14 @@ static void counts_are_what_bodies_do(void **state)
 			layer->qk_norm = variant == 6 || variant == 8;
 		}
 		built.spec->dtype = variant == 3 || variant == 8 ? PP_BF16 : PP_F32;
+		recompute_blocks(&built, recompute_variant(i));
 		build_bodies(&built, each, 5, 5, MIXED);
 		for (uint32_t l = 0; l < 5; l++) {
 			const struct pp_layer_counts *counts = &built.stages.layers[l];
 			const struct pp_stage *stage = &built.program->stages[l];
-			for (unsigned phase = 0; phase < PP_PHASE_R; phase++) {
+			assert_int_equal(stage->recomputes, built.spec->model.layers[l].recompute != 0);
+			assert_int_equal(stage->body[PP_PHASE_R] != PP_NULL, stage->recomputes);
+			for (unsigned phase = 0; phase < (stage->recomputes ? PP_PHASE_COUNT : PP_PHASE_R); phase++) {
 				uint64_t matmul, attention, traffic;
 				measure(body_of(&built, l, (enum pp_phase)phase), &matmul, &attention, &traffic);
 				assert_int_equal(matmul, counts->matmul_flops[phase]);
@@ -288,14 +292,15 @@ static void counts_are_what_bodies_do(void **state)
 				assert_int_equal(stage->flops[phase], matmul + attention);
 				assert_int_equal(stage->ticks[phase], built.stages.layer_ticks[l][phase]);
 			}
-			assert_int_equal(stage->stash_bytes, counts->stash_bytes + counts->split_bytes);
+			assert_int_equal(stage->stash_bytes, counts->stash_bytes);
+			assert_int_equal(stage->extra_bytes, counts->extra_bytes + counts->split_bytes);
 			assert_int_equal(stage->out_count * pp_dtype_size[stage->out_dtype], counts->output_bytes);
 		}
 		pp_arena_destroy(built.arena);
 	}
 }
 
-/* The stash of a stage is the sum of its layers'; its workspace that of its hungriest layer. */
+/* Stash and extra of a stage are the sums of its layers'; its workspace is that of its hungriest layer. */
 static void stage_bytes_are_those_of_layers(void **state)
 {
 	(void)state;
@@ -304,10 +309,12 @@ static void stage_bytes_are_those_of_layers(void **state)
 	static const uint32_t first[] = {0, 2, 4};
 	static const uint8_t phases[] = {FUSED, SPLIT, MIXED};
 	const struct model_size *sizes[] = {&wide, &narrow, &demo_model};
-	for (unsigned i = 0; i < 27; i++) {
+	for (unsigned n = 0; n < 27 * RECOMPUTES; n++) {
+		unsigned i = n / RECOMPUTES;
 		struct built built = built_of(sizes[i / 3 % 3]);
 		if (i >= 9)
 			make_llama(&built, i >= 18);
+		recompute_blocks(&built, recompute_variant(n));
 		build_bodies(&built, first, 3, 3, phases[i % 3]);
 		for (uint32_t s = 0; s < 3; s++) {
 			const struct pp_stage_plan *item = &built.stages.items[s];
@@ -318,10 +325,12 @@ static void stage_bytes_are_those_of_layers(void **state)
 					work = body_of(&built, s, (enum pp_phase)phase)->work_bytes;
 			for (uint32_t l = item->first_layer; l < item->first_layer + item->layer_count; l++)
 				most = built.stages.layers[l].work_bytes > most ? built.stages.layers[l].work_bytes : most;
-			assert_int_equal(built.program->stages[s].stash_bytes,
-			                 item->stash_bytes + (phases[i % 3] == FUSED ? 0 : item->split_bytes));
+			assert_int_equal(built.program->stages[s].stash_bytes, item->stash_bytes);
+			assert_int_equal(built.program->stages[s].extra_bytes,
+			                 item->extra_bytes + (phases[i % 3] == FUSED ? 0 : item->split_bytes));
 			assert_true(work <= most);
-			if (s == 1 && phases[i % 3] != SPLIT) /* blocks only: the gradient between them is in workspace */
+			if (s == 1 && phases[i % 3] != SPLIT &&
+			    n % RECOMPUTES == 0) /* blocks only: the gradient between them is in workspace */
 				assert_int_equal(work, most);
 			const struct pp_rank *rank = &built.program->rank[s];
 			assert_int_equal(rank->slots[rank->slot_count - 1].class, PP_SLOT_WORK);
@@ -573,7 +582,8 @@ static void custom_layers_among_trained_ones(void **state)
 	assert_instructions(&built, 0, PP_PHASE_I, "sleep #20\ncopy dout -> emb.dy\n");
 	assert_instructions(&built, 0, PP_PHASE_W,
 	                    "sleep #10\nembed_dw ids emb.dy -> emb.weight.grad emb.position.grad #4\n");
-	assert_int_equal(built.program->stages[0].stash_bytes, 64 + 128);
+	assert_int_equal(built.program->stages[0].stash_bytes, 64);
+	assert_int_equal(built.program->stages[0].extra_bytes, 128);
 	assert_int_equal(built.program->stages[0].out_count, 32);
 	assert_string_equal(built.program->stages[1].title, "empty");
 	assert_instructions(&built, 1, PP_PHASE_F, "copy in -> out\n");

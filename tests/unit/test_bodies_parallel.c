@@ -252,15 +252,17 @@ static void counts_are_what_bodies_do(void **state)
 	(void)state;
 	static const struct model_size grouped = {32, 8, 4, 2, 40, 24, 8, 2, true};
 	static const uint32_t each[] = {0, 1, 2, 3, 4};
-	for (unsigned variant = 0; variant < 8; variant++) {
+	for (unsigned i = 0; i < 8 * RECOMPUTES; i++) {
+		unsigned variant = i / RECOMPUTES;
 		struct built built = parallel_of(&grouped, variant & 2 ? 4 : 2, variant & 1);
 		if (variant & 4)
 			make_llama(&built, true);
+		recompute_blocks(&built, recompute_variant(i));
 		build_bodies(&built, each, 5, 5, MIXED);
 		for (uint32_t l = 0; l < 5; l++) {
 			const struct pp_layer_counts *counts = &built.stages.layers[l];
 			const struct pp_stage *stage = &built.program->stages[l];
-			for (unsigned phase = 0; phase < PP_PHASE_R; phase++) {
+			for (unsigned phase = 0; phase < (stage->recomputes ? PP_PHASE_COUNT : PP_PHASE_R); phase++) {
 				uint64_t matmul, attention, traffic;
 				measure(body_of(&built, l, (enum pp_phase)phase), &matmul, &attention, &traffic);
 				assert_int_equal(matmul, counts->matmul_flops[phase]);
@@ -268,7 +270,8 @@ static void counts_are_what_bodies_do(void **state)
 				assert_int_equal(traffic, counts->memory_bytes[phase]);
 				assert_true(body_of(&built, l, (enum pp_phase)phase)->work_bytes <= counts->work_bytes);
 			}
-			assert_int_equal(stage->stash_bytes, counts->stash_bytes + counts->split_bytes);
+			assert_int_equal(stage->stash_bytes, counts->stash_bytes);
+			assert_int_equal(stage->extra_bytes, counts->extra_bytes + counts->split_bytes);
 			assert_int_equal(stage->out_count * pp_dtype_size[stage->out_dtype], counts->output_bytes);
 		}
 		pp_arena_destroy(built.arena);
@@ -297,16 +300,19 @@ static void collectives_are_those_of_the_bodies(void **state)
 	(void)state;
 	static const struct model_size size = {32, 8, 4, 1, 40, 24, 8, 2, true};
 	static const uint32_t each[] = {0, 1, 2, 3};
-	for (unsigned variant = 0; variant < 4; variant++) {
+	for (unsigned n = 0; n < 4 * RECOMPUTES; n++) {
+		unsigned variant = n / RECOMPUTES;
 		struct built built = parallel_of(&size, 4, variant & 1);
 		if (variant & 2)
 			make_llama(&built, true);
+		recompute_blocks(&built, recompute_variant(n));
 		build_bodies(&built, each, 4, 4, MIXED);
 		for (uint32_t l = 0; l < 4; l++)
-			for (unsigned phase = 0; phase < PP_PHASE_R; phase++) {
-				uint64_t found[3], listed[3] = {0};
+			for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++) {
+				uint64_t found[3] = {0}, listed[3] = {0};
 				struct pp_layer_collectives list;
-				body_collectives(&built, l, (enum pp_phase)phase, found);
+				if (built.program->stages[l].body[phase] != PP_NULL)
+					body_collectives(&built, l, (enum pp_phase)phase, found);
 				pp_layer_collectives_list(&built.spec->model.layers[l], built.spec, &list);
 				for (uint32_t i = 0; i < list.count; i++)
 					listed[list.items[i].kind] += list.items[i].phases >> phase & 1 ? list.items[i].bytes : 0;

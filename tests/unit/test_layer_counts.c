@@ -313,7 +313,8 @@ static void sizes_saturate(void **state)
 	pp_layer_count(&layer, &spec, &counts);
 	assert_true(counts.matmul_flops[PP_PHASE_B] == UINT64_MAX);
 	assert_true(counts.stash_bytes == UINT64_MAX);
-	assert_int_equal(counts.split_bytes, 0);
+	assert_true(counts.split_bytes == UINT64_MAX);
+	assert_int_equal(counts.extra_bytes, 0);
 }
 
 /* The check that goes before everything that plans arrays. */

@@ -50,12 +50,29 @@ static void built_bodies_are_proven(void **state)
 /* ---- mutants --------------------------------------------------------------------------------- */
 
 /* Stages: emb | block | norm head, on three ranks, all phases. */
-static struct built three_stages(void)
+static struct built three_stages_again(uint8_t recompute)
 {
 	static const uint32_t first[] = {0, 1, 2};
 	struct built built = built_of(&tiny);
+	recompute_blocks(&built, recompute);
 	build_bodies(&built, first, 3, 3, MIXED);
 	return built;
+}
+static struct built three_stages(void)
+{
+	return three_stages_again(0);
+}
+static struct built all_again(void)
+{
+	return three_stages_again(PP_RECOMPUTE_FULL);
+}
+static struct built cheap_again(void)
+{
+	return three_stages_again(PP_RECOMPUTE_NORM | PP_RECOMPUTE_ACT);
+}
+static struct built attention_again(void)
+{
+	return three_stages_again(PP_RECOMPUTE_ATTENTION);
 }
 
 static void stash_offset_leaves_the_slot(struct built *b)
@@ -228,7 +245,7 @@ static void output_left_unwritten(struct built *b)
 
 static const struct mutant mutants[] = {
     {stash_offset_leaves_the_slot,
-     "error[V10]: body s1.F: register block.0.g (f32[4,32] at byte 18240) ends outside stash, which has 2880 bytes\n"},
+     "error[V10]: body s1.F: register block.0.g (f32[4,32] at byte 18240) ends outside stash, which has 2368 bytes\n"},
     {work_is_too_small,
      "error[V10]: body s1.B: register block.0.df (f32[4,32] at byte 128) ends outside work, which has 512 bytes\n"
      "error[V10]: body s1.B: register block.0.dn2 (f32[4,8] at byte 512) ends outside work, which has 512 bytes\n"
@@ -299,7 +316,7 @@ static const struct mutant mutants[] = {
      "block.0.x (f32[4,8])\n"
      "   = note: linear_dw block.0.dy block.0.g -> block.0.mlp.fc2.weight.grad block.0.mlp.fc2.bias.grad\n"},
     {split_part_nobody_left,
-     "error[V10]: body s1.W, instruction 0: reads block.0.dy (f32[4,8] at byte 2368 of stash), which nobody has "
+     "error[V10]: body s1.W, instruction 0: reads block.0.dy (f32[4,8] at byte 0 of extra), which nobody has "
      "written\n"
      "   = note: linear_dw block.0.dy block.0.g -> block.0.mlp.fc2.weight.grad block.0.mlp.fc2.bias.grad\n"},
     {output_overlaps_input,
@@ -321,16 +338,64 @@ static const struct mutant mutants[] = {
     {output_left_unwritten, "error[V10]: body s1.F: leaves 0 of 128 bytes of out written\n"},
 };
 
+/* R of a block that recomputes all: 0 norm, 1..3 linears, 4 attn, 5 linear, 6 add, 7 norm, 8 linear, 9 act. */
+static void recompute_writes_the_input(struct built *b)
+{
+	body_of(b, 1, PP_PHASE_R)->items[1].operand[3] = reg_index(b, 1, PP_PHASE_R, "block.0.x");
+}
+static void recompute_reads_ids(struct built *b)
+{
+	reg_named(b, 1, PP_PHASE_R, "block.0.x")->base = PP_BASE_AUX;
+}
+static void recompute_has_less_room(struct built *b)
+{
+	b->program->stages[1].extra_bytes -= 64;
+}
+static void forward_writes_extra(struct built *b)
+{
+	struct pp_reg *reg = reg_named(b, 1, PP_PHASE_F, "block.0.x2");
+	reg->base = PP_BASE_EXTRA;
+	reg->offset = 0;
+}
+static void backward_reads_before_recompute(struct built *b)
+{
+	b->program->stages[1].body[PP_PHASE_R] = PP_NULL;
+}
+
+static const struct mutant recompute_mutants[] = {
+    {recompute_writes_the_input,
+     "error[V10]: body s1.R, instruction 1: writes block.0.x, but a body of phase R may not write stash\n"
+     "   = note: linear block.0.n1 block.0.attn.q.weight block.0.attn.q.bias -> block.0.x\n"},
+    {recompute_reads_ids,
+     "error[V10]: body s1.R: register block.0.x (f32[4,8] at byte 0) ends outside aux, which has 0 bytes\n"},
+    {recompute_has_less_room,
+     "error[V10]: body s1.I: register block.0.dn1 (f32[4,8] at byte 2624) ends outside extra, which has 2688 bytes\n"},
+    {forward_writes_extra,
+     "error[V10]: body s1.F, instruction 6: writes block.0.x2, but a body of phase F may not write extra\n"
+     "   = note: linear block.0.o block.0.attn.o.weight block.0.attn.o.bias -> block.0.x2\n"},
+    {backward_reads_before_recompute,
+     "error[V10]: body s1.B, instruction 1: reads block.0.g (f32[4,32] at byte 1728 of extra), which nobody has "
+     "written\n"
+     "   = note: linear_dw dout block.0.g -> block.0.mlp.fc2.weight.grad block.0.mlp.fc2.bias.grad\n"
+     "error[V10]: body s1.I, instruction 2: reads block.0.f (f32[4,32] at byte 1216 of extra), which nobody has "
+     "written\n"
+     "   = note: act_dx block.0.dg block.0.f -> block.0.df\n"},
+};
+
 static void mutants_are_rejected(void **state)
 {
 	(void)state;
 	assert_mutants(three_stages, mutants, sizeof mutants / sizeof *mutants);
+	assert_mutants(all_again, recompute_mutants, sizeof recompute_mutants / sizeof *recompute_mutants);
 }
 
 static void a_missing_instruction_is_found(void **state)
 {
 	(void)state;
 	assert_none_can_be_dropped(three_stages, 3);
+	assert_none_can_be_dropped(all_again, 3);
+	assert_none_can_be_dropped(cheap_again, 3);
+	assert_none_can_be_dropped(attention_again, 3);
 }
 
 /* A register of another shape, dtype, name or place than the builder gave it is found wherever the bytes matter. */

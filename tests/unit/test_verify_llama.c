@@ -2,7 +2,7 @@
 #include "body_mutants.h"
 
 /* emb | block of Llama's kind with qk-norm, 4 and 2 heads | norm head, on three ranks, all phases. */
-static struct built three_llama_stages(void)
+static struct built llama_again(uint8_t recompute)
 {
 	static const struct model_size grouped = {8, 4, 2, 1, 12, 16, 4, 1, false};
 	static const uint32_t first[] = {0, 1, 2};
@@ -15,8 +15,21 @@ static struct built three_llama_stages(void)
 		layer->rope_theta = 10000;
 		layer->qk_norm = true;
 	}
+	recompute_blocks(&built, recompute);
 	build_bodies(&built, first, 3, 3, MIXED);
 	return built;
+}
+static struct built three_llama_stages(void)
+{
+	return llama_again(0);
+}
+static struct built all_again(void)
+{
+	return llama_again(PP_RECOMPUTE_FULL);
+}
+static struct built norms_again(void)
+{
+	return llama_again(PP_RECOMPUTE_NORM | PP_RECOMPUTE_ATTENTION);
 }
 
 /* Of the block's F: 2 linear q, 3 norm q, 4 rope q, 9 attn, 15 swiglu; of its I: 2 swiglu_dx, 10 rope_dx q, 11 norm_dx
@@ -127,6 +140,8 @@ static void a_missing_instruction_is_found(void **state)
 {
 	(void)state;
 	assert_none_can_be_dropped(three_llama_stages, 3);
+	assert_none_can_be_dropped(all_again, 3);
+	assert_none_can_be_dropped(norms_again, 3);
 }
 
 int main(void)

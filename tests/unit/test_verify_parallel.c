@@ -34,6 +34,7 @@ static void assert_proven(const struct model_size *size, const uint32_t *first, 
 			for (unsigned cut = 0; cut < 6; cut++) {
 				struct built built = parallel_of(size, 2u << cut / 2, cut % 2);
 				vary(built.spec, variant);
+				recompute_blocks(&built, recompute_variant(variant + cut));
 				build_bodies(&built, first, count, ranks, phases[i]);
 				assert_messages(built.program, "");
 				pp_arena_destroy(built.arena);
