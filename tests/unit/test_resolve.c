@@ -35,6 +35,7 @@ static void specs_that_compile(void **state)
 	assert_spec("samples/gpt2_small.pipe", "", "gpt2_small");
 	assert_spec("samples/tied.pipe", "", "tied");
 	assert_spec("samples/llama.pipe", "", "llama");
+	assert_spec("samples/llama_tp.pipe", "# options: -D tp=4\n", "llama_tp");
 	assert_spec("samples/llama.pipe",
 	            "# options: --set model.kind=gpt2 --set model.pos=rope --set model.qk_norm=true\n", "llama_as_gpt2");
 	assert_spec("tests/data/specs/llama_mixed.pipe", "", "llama_mixed");
