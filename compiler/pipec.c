@@ -2,6 +2,7 @@
 #include "library.h"
 #include "measured.h"
 #include "pass.h"
+#include "predict.h"
 #include "show.h"
 #include "summary.h"
 
@@ -19,7 +20,15 @@
 #include <string.h>
 #include <unistd.h>
 
-enum command { BUILD = 1, CHECK = 2, VERIFY = 4, SHOW = 8, SPECS = BUILD | CHECK | SHOW, ALL = SPECS | VERIFY };
+enum command {
+	BUILD = 1,
+	CHECK = 2,
+	VERIFY = 4,
+	SHOW = 8,
+	PREDICT = 16,
+	SPECS = BUILD | CHECK | SHOW | PREDICT,
+	ALL = SPECS | VERIFY
+};
 enum color { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER };
 
 #define EMIT_LEVELS "ast|spec|stages|schedule|program"
@@ -30,6 +39,8 @@ struct settings {
 	struct pp_option_list defines, sets, folders;
 	bool quiet, verbose, warnings_are_errors;
 	unsigned diagnostics; /* enum pp_diag_format */
+	unsigned format;      /* of predict: 0 text, 1 JSON */
+	unsigned transport;   /* position in pp_progress_models */
 	unsigned color;
 	unsigned lowering; /* enum pp_lowered less PP_LOWERED_END */
 };
@@ -42,11 +53,15 @@ static const struct pp_option options[] = {
     {"schedule", 0, PP_OPTION_TEXT, "NAME", offsetof(struct settings, schedule),
      "use this schedule of the file, or a library policy", .commands = SPECS},
     {"profile", 0, PP_OPTION_TEXT, "FILE", offsetof(struct settings, profile),
-     "costs measured by `piperun --profile` in place of the model's", .commands = BUILD | CHECK},
+     "costs measured by `piperun --profile` in place of the model's", .commands = BUILD | CHECK | PREDICT},
     {"lowering", 0, PP_OPTION_CHOICE, "end|lazy|start|free", offsetof(struct settings, lowering),
      "order of posts and computes: end (default); lazy: posts earlier; start: for transports that block; free: no "
      "common order, for one queue per channel",
-     .commands = BUILD | CHECK},
+     .commands = BUILD | CHECK | PREDICT},
+    {"transport", 0, PP_OPTION_CHOICE, PP_PROGRESS_NAMES, offsetof(struct settings, transport),
+     "predict for data that moves as this transport moves it (none: on its own)", .commands = PREDICT},
+    {"format", 0, PP_OPTION_CHOICE, "text|json", offsetof(struct settings, format), "form of the prediction",
+     .commands = PREDICT},
     {"define", 'D', PP_OPTION_LIST, "NAME=VALUE", offsetof(struct settings, defines), "set a parameter of the spec",
      .commands = SPECS},
     {"set", 0, PP_OPTION_LIST, "BLOCK.ATTR=VALUE", offsetof(struct settings, sets),
@@ -71,6 +86,8 @@ enum { OPTION_COUNT = sizeof options / sizeof *options };
 static const char examples[] =
     "pipec build model.pipe                     compile to model.ppx, proof included\n"
     "pipec build model.pipe -D pp=8 -o a.ppx    set a parameter of the spec\n"
+    "pipec predict model.pipe                   step time, bubble, memory, traffic: each with its formula\n"
+    "pipec predict model.pipe --profile=p.json  the same from costs that piperun --profile measured\n"
     "pipec show model.pipe cluster              values in use and where each comes from\n"
     "pipec build --emit=stages model.pipe       which layers on which rank, and why\n"
     "pipec check *.pipe                         every pass and the proof, no output file\n"
@@ -345,6 +362,33 @@ static int build_file(const struct settings *settings, const char *path, enum co
 	return job_end(&job, ok);
 }
 
+/* ---- predict --------------------------------------------------------------------------------- */
+
+static int predict_file(const struct settings *settings, const char *path)
+{
+	struct job job;
+	struct pp_status status;
+	enum pp_content content;
+	job_open(&job, settings);
+	if (!load(&job, path, &content, &status))
+		return job_fail(&job, &status);
+	if (content == PP_CONTENT_PROGRAM_TEXT) {
+		pp_fail(&status, PP_EXIT_USAGE, "%s is a program text: `pipedump` shows what is predicted for it", path);
+		return job_fail(&job, &status);
+	}
+	if (!load_profile(&job, content, &status))
+		return status.text[0] ? job_fail(&job, &status) : job_close(&job, false);
+	struct pp_unit *unit = &job.unit;
+	struct pp_sim sim;
+	struct pp_sim_options how = {.layout = PP_LAYOUT_CHANNEL, .progress = &pp_progress_models[settings->transport]};
+	bool ok = pp_compile(unit, PP_PASS_simulate, NULL, NULL) &&
+	          pp_simulate_with(unit->arena, unit->program, pp_program_find(unit->program, "train"), &how, &sim);
+	job_print(&job);
+	if (ok)
+		pp_predict_print(unit, &sim, how.progress->transport, settings->format == 1, stdout);
+	return job_end(&job, ok);
+}
+
 /* ---- verify ---------------------------------------------------------------------------------- */
 
 static void print_verified(const char *path, const struct pp_program *program, const struct pp_stamp *stamp)
@@ -410,7 +454,7 @@ static int show_file(const struct settings *settings, const struct pp_option_lis
 static void print_help(enum command command, FILE *out)
 {
 	fputs(examples, out);
-	fputs("\ncommands: build, check, verify, show\noptions:\n", out);
+	fputs("\ncommands: build, check, predict, verify, show\noptions:\n", out);
 	pp_options_help(options, OPTION_COUNT, command, out);
 	fputs("\nexit: 0 ok, 1 rejected, 2 usage, 3 environment\n", out);
 }
@@ -419,8 +463,10 @@ static int run_command(enum command command, const struct settings *settings, co
 {
 	int worst = PP_EXIT_OK;
 	for (size_t i = 0; i < files->count; i++) {
-		int code =
-		    command == VERIFY ? verify_file(settings, files->items[i]) : build_file(settings, files->items[i], command);
+		const char *path = files->items[i];
+		int code = command == VERIFY    ? verify_file(settings, path)
+		           : command == PREDICT ? predict_file(settings, path)
+		                                : build_file(settings, path, command);
 		worst = code > worst ? code : worst;
 	}
 	return worst;
@@ -458,8 +504,8 @@ static int parse_and_run(struct pp_arena *arena, enum command command, const cha
 
 int main(int argc, char **argv)
 {
-	static const char commands[] = "build|check|verify|show";
-	static const enum command bits[] = {BUILD, CHECK, VERIFY, SHOW};
+	static const char commands[] = "build|check|predict|verify|show";
+	static const enum command bits[] = {BUILD, CHECK, PREDICT, VERIFY, SHOW};
 	if (argc < 2) {
 		print_help(ALL, stderr);
 		return PP_EXIT_USAGE;
@@ -482,7 +528,7 @@ int main(int argc, char **argv)
 			near = "pipedump";
 		else if (strcmp(argv[1], "run") == 0)
 			near = "piperun";
-		fprintf(stderr, "pipec: `%s` is no command; commands are build, check, verify, show%s%s%s\n", argv[1],
+		fprintf(stderr, "pipec: `%s` is no command; commands are build, check, predict, verify, show%s%s%s\n", argv[1],
 		        near ? "; did you mean `" : "", near ? near : "", near ? "`?" : "");
 		code = PP_EXIT_USAGE;
 	}

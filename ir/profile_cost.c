@@ -2,6 +2,8 @@
  * so the same numbers on every machine. */
 #include "profile.h"
 
+#include "simulate.h"
+
 #include <stdlib.h>
 
 static int ascending(const void *left, const void *right)
@@ -48,7 +50,6 @@ bool pp_profile_transfer(const struct pp_profile *profile, const struct pp_profi
 	return true;
 }
 
-/* Steps of the ring: 2 (n - 1) for a sum, n - 1 for the halves of it, each with an n-th of the bytes. */
 bool pp_profile_ring(const struct pp_profile *profile, enum pp_axis axis, uint32_t members, uint64_t *latency,
                      uint64_t *bandwidth)
 {
@@ -57,8 +58,9 @@ bool pp_profile_ring(const struct pp_profile *profile, enum pp_axis axis, uint32
 		const struct pp_profile_joint *row = &profile->joints[i];
 		if (row->axis != axis || row->members != members)
 			continue;
-		double steps = (row->sub == PP_ALLREDUCE ? 2.0 : 1.0) * (members - 1);
-		double x = (double)row->bytes / members, y = (double)row->time.median / steps;
+		enum pp_collective kind = (enum pp_collective)row->sub;
+		double x = (double)pp_ring_part(kind, row->bytes, members);
+		double y = (double)row->time.median / (double)pp_ring_steps(kind, members);
 		count++;
 		bytes += x;
 		time += y;

@@ -3,9 +3,9 @@
  *
  * A transfer starts when both ends are posted and head their queues, and takes latency + bytes / bandwidth of its
  * channel; its queues are busy meanwhile. Computes take the ticks of their stage, a pair that may overlap takes
- * pair_permille of the sum. A sum over n members takes 2 (n - 1) ring steps. The step tail's memory traffic takes
- * bytes / memory_bandwidth. Everything else takes no time. With a progress model (progress.h) transfers also wait until
- * somebody moves their data, or slow computes down. */
+ * pair_permille of the sum. A sum over n members takes 2 (n - 1) ring steps, its halves n - 1. The step tail's memory
+ * traffic takes bytes / memory_bandwidth. Everything else takes no time. With a progress model (progress.h) transfers
+ * also wait until somebody moves their data, or slow computes down. */
 #ifndef PP_SIMULATE_H
 #define PP_SIMULATE_H
 
@@ -73,6 +73,13 @@ struct pp_sim_options {
 /* The same with a progress model. Runs in the order of time, which costs a logarithm of the ranks per instruction. */
 bool pp_simulate_with(struct pp_arena *arena, const struct pp_program *program, const struct pp_named_program *named,
                       const struct pp_sim_options *options, struct pp_sim *sim);
+
+/* Bytes of one step of a ring of so many members: an n-th of what an allreduce sums; what one member gives to an
+ * allgather, or gets from a reducescatter, is its payload already. */
+uint64_t pp_ring_part(enum pp_collective kind, uint64_t payload, uint64_t members);
+
+/* Steps of that ring: 2 (n - 1) for an allreduce, n - 1 for its halves. */
+uint64_t pp_ring_steps(enum pp_collective kind, uint64_t members);
 
 /* Bytes that an instruction of the step tail moves: reads and writes of its slots. */
 uint64_t pp_tail_traffic(const struct pp_rank *memory, const struct pp_instr *instr);

@@ -92,14 +92,23 @@ void pp_sim_wake(struct pp_sim_run *run, uint32_t rank)
 		run->work[run->work_count++] = rank;
 }
 
-/* A sum over n members as a ring: each step moves one n-th of the payload. */
+uint64_t pp_ring_part(enum pp_collective kind, uint64_t payload, uint64_t members)
+{
+	return kind == PP_ALLREDUCE ? (payload + members - 1) / members : payload;
+}
+
+uint64_t pp_ring_steps(enum pp_collective kind, uint64_t members)
+{
+	return (kind == PP_ALLREDUCE ? 2 : 1) * (members - 1);
+}
+
 static uint64_t collective_ticks(const struct pp_group *group, const struct pp_instr *instr, uint64_t members)
 {
+	enum pp_collective kind = (enum pp_collective)instr->sub;
 	if (members < 2)
 		return 0;
-	uint64_t steps = (instr->sub == PP_ALLREDUCE ? 2 : 1) * (members - 1);
-	uint64_t part = (pp_payload_bytes(instr) + members - 1) / members;
-	return pp_times(steps, pp_transfer_ticks(group->latency, group->bandwidth, part));
+	uint64_t part = pp_ring_part(kind, pp_payload_bytes(instr), members);
+	return pp_times(pp_ring_steps(kind, members), pp_transfer_ticks(group->latency, group->bandwidth, part));
 }
 
 static uint64_t element_ticks(const struct pp_sim_run *run, const struct pp_sim_element *element)

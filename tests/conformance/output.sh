@@ -20,6 +20,9 @@ for level in ast spec stages schedule program; do
   full "emit_$level" "$BIN/pipec" build "$samples/minimal.pipe" --emit=$level
 done
 full verify "$BIN/pipec" verify "$work/m.ppx"
+full predict "$BIN/pipec" predict "$samples/minimal.pipe"
+run profile_full 3 "$BIN/piperun" -q "$work/m.ppx" --steps=2 --profile=/dev/full
+lines profile_full 1 "^piperun: $full"
 full pipec_help "$BIN/pipec" --help
 full pipedump "$BIN/pipedump" "$work/m.ppx"
 full pipedump_help "$BIN/pipedump" --help
@@ -43,7 +46,7 @@ lines metrics 1 '^error\[E0904\]: rank 0 failed: cannot write metrics to /dev/fu
 
 # Mistakes on pipec's command line.
 run file 2 "$BIN/pipec" "$work/m.pipe"
-lines file 1 'is no command; commands are build, check, verify, show; did you mean `pipec build .*/m.pipe`\?$'
+lines file 1 'is no command; commands are build, check, predict, verify, show; did you mean `pipec build .*/m.pipe`\?$'
 run dump_command 2 "$BIN/pipec" dump "$work/m.ppx"
 lines dump_command 1 'is no command; .*; did you mean `pipedump`\?$'
 head -c 300 "$BIN/pipec" >"$work/binary.pipe"

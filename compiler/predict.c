@@ -1,0 +1,406 @@
+/* The terms of a prediction. requires: a unit that was compiled up to `simulate`. ensures: the values are those of the
+ * simulator and of the plan, which pipedump shows too; closed forms stand beside them where they hold. */
+#include "predict.h"
+
+#include "cost.h"
+
+#include "ir/figures.h"
+#include "ir/grid.h"
+#include "ir/lifetime.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* What all terms are made from. */
+struct predicting {
+	const struct pp_unit *unit;
+	const struct pp_program *program;
+	const struct pp_named_program *train;
+	const struct pp_sim *sim;
+	struct pp_arena *arena;
+	struct pp_terms terms;
+	uint32_t busiest, fullest; /* ranks */
+};
+
+static void add(struct predicting *p, struct pp_term term)
+{
+	*PP_PUSH(p->arena, &p->terms.items, &p->terms.count, &p->terms.capacity, struct pp_term) = term;
+}
+
+static const char *time_text(const struct predicting *p, uint64_t ns)
+{
+	struct pp_time_unit unit = pp_time_unit_for(p->sim->makespan + p->sim->tail);
+	return pp_show_time(p->arena, ns, unit);
+}
+
+static const char simulated[] = "simulated", counted[] = "counted", planned[] = "planned";
+static const char narayanan[] = "Narayanan et al. 2021";
+
+/* ---- time ------------------------------------------------------------------------------------ */
+
+/* F + B or I + W of one microbatch on a rank. */
+static uint64_t rank_load(const struct predicting *p, uint32_t rank)
+{
+	uint64_t load = 0;
+	const struct pp_stream *stream = &p->train->streams[rank];
+	for (uint32_t i = 0; i < stream->count; i++)
+		if (pp_is_compute(&stream->items[i]) && stream->items[i].mb == 0)
+			load += p->program->stages[stream->items[i].stage].ticks[pp_phase_of(&stream->items[i])];
+	return load;
+}
+
+/* Schedules whose makespan has a closed form: fused backwards on one stage per rank, in the order of 1f1b or gpipe. */
+static bool has_closed_form(const struct predicting *p)
+{
+	const char *name = p->program->schedule_name;
+	return name && (strcmp(name, "1f1b") == 0 || strcmp(name, "gpipe") == 0) &&
+	       p->program->stage_count == p->program->ranks;
+}
+
+static void add_ideal(struct predicting *p)
+{
+	uint64_t busy = p->sim->rank[p->busiest].busy;
+	add(p, (struct pp_term){.group = "time",
+	                        .name = "mean work of a rank",
+	                        .value = p->sim->work,
+	                        .formula = "sum of all bodies / pp",
+	                        .inputs = pp_arena_printf(p->arena, "pp = %u", p->program->ranks),
+	                        .source = p->unit->profile ? "measured" : counted});
+	add(p, (struct pp_term){.group = "time",
+	                        .name = "work of the busiest rank",
+	                        .value = (double)busy,
+	                        .formula = "m x (its bodies for one microbatch)",
+	                        .inputs = pp_arena_printf(p->arena, "rank %u: m = %u, %s", p->busiest,
+	                                                  p->program->microbatches, time_text(p, rank_load(p, p->busiest))),
+	                        .source = narayanan});
+}
+
+/* (m - 1) times the slowest stage, and every stage once: the pipeline fills, runs at the pace of its slowest stage, and
+ * drains. Transfers are free in it. */
+static void add_closed_form(struct predicting *p)
+{
+	uint64_t slowest = 0, all = 0;
+	for (uint32_t r = 0; r < p->program->ranks; r++) {
+		uint64_t load = rank_load(p, r);
+		slowest = load > slowest ? load : slowest;
+		all += load;
+	}
+	add(p, (struct pp_term){.group = "time",
+	                        .name = "pipeline, transfers free",
+	                        .value = (double)((p->program->microbatches - 1) * slowest + all),
+	                        .formula = "(m - 1) max(F + B) + sum(F + B)",
+	                        .inputs = pp_arena_printf(p->arena, "m = %u, max %s, sum %s", p->program->microbatches,
+	                                                  time_text(p, slowest), time_text(p, all)),
+	                        .source = narayanan});
+}
+
+static void add_step(struct predicting *p)
+{
+	const struct pp_sim *sim = p->sim;
+	add(p, (struct pp_term){.group = "time",
+	                        .name = "makespan",
+	                        .value = (double)sim->makespan,
+	                        .formula = "end of the last body",
+	                        .inputs = "streams, ticks of bodies, links",
+	                        .source = simulated});
+	add(p, (struct pp_term){.group = "time",
+	                        .name = "tail",
+	                        .value = (double)sim->tail,
+	                        .formula = "rings of 2 (n - 1) steps, bytes / bandwidth",
+	                        .inputs = pp_arena_printf(p->arena, "memory at %s",
+	                                                  pp_show_rate(p->arena, p->program->cost.memory_bandwidth, "B/s")),
+	                        .source = simulated});
+	add(p, (struct pp_term){
+	           .group = "time",
+	           .name = "step",
+	           .value = (double)(sim->makespan + sim->tail),
+	           .formula = "makespan + tail",
+	           .inputs = pp_arena_printf(p->arena, "%s + %s", time_text(p, sim->makespan), time_text(p, sim->tail)),
+	           .source = simulated});
+	add(p, (struct pp_term){.group = "time",
+	                        .name = "lower bound of the makespan",
+	                        .value = (double)sim->bound,
+	                        .formula = "head + work + tail of a rank or a stage",
+	                        .inputs = "ticks of bodies, links",
+	                        .source = "docs/prediction.md"});
+	add(p, (struct pp_term){
+	           .group = "time",
+	           .name = "gap",
+	           .unit = PP_TERM_SHARE,
+	           .value = sim->bound ? (double)sim->makespan / (double)sim->bound - 1 : 0,
+	           .formula = "makespan / lower bound - 1",
+	           .inputs = pp_arena_printf(p->arena, "%s / %s", time_text(p, sim->makespan), time_text(p, sim->bound)),
+	           .source = simulated});
+}
+
+static void add_bubble(struct predicting *p)
+{
+	const struct pp_program *program = p->program;
+	uint32_t ranks = program->ranks, m = program->microbatches, chunks = program->stage_count / ranks;
+	const char *name = program->schedule_name ? program->schedule_name : "";
+	add(p, (struct pp_term){.group = "bubble",
+	                        .name = "bubble",
+	                        .unit = PP_TERM_SHARE,
+	                        .value = p->sim->bubble,
+	                        .formula = "1 - mean work / makespan",
+	                        .inputs = pp_arena_printf(p->arena, "%s / %s", time_text(p, (uint64_t)(p->sim->work + 0.5)),
+	                                                  time_text(p, p->sim->makespan)),
+	                        .source = simulated});
+	if (has_closed_form(p))
+		add(p, (struct pp_term){.group = "bubble",
+		                        .name = "with equal stages",
+		                        .unit = PP_TERM_SHARE,
+		                        .value = (double)(ranks - 1) / (m + ranks - 1.0),
+		                        .formula = "(p - 1) / (m + p - 1)",
+		                        .inputs = pp_arena_printf(p->arena, "p = %u, m = %u", ranks, m),
+		                        .source = narayanan});
+	else if (strcmp(name, "interleaved") == 0 && program->stage_count == ranks * chunks)
+		add(p, (struct pp_term){.group = "bubble",
+		                        .name = "with equal stages",
+		                        .unit = PP_TERM_SHARE,
+		                        .value = (double)(ranks - 1) / ((double)chunks * m + ranks - 1.0),
+		                        .formula = "(p - 1) / (v m + p - 1)",
+		                        .inputs = pp_arena_printf(p->arena, "p = %u, v = %u, m = %u", ranks, chunks, m),
+		                        .source = narayanan});
+	for (unsigned cause = 0; cause < PP_IDLE_COUNT; cause++) {
+		double idle = 0;
+		for (uint32_t r = 0; r < ranks; r++)
+			idle += (double)p->sim->rank[r].idle[cause];
+		if (idle > 0)
+			add(p, (struct pp_term){.group = "bubble",
+			                        .name = pp_arena_printf(p->arena, "of it %s", pp_idle_name[cause]),
+			                        .unit = PP_TERM_SHARE,
+			                        .value = idle / ranks / (double)p->sim->makespan,
+			                        .formula = "idle time by cause / (pp x makespan)",
+			                        .inputs = "",
+			                        .source = simulated});
+	}
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static uint64_t bytes_of(const struct pp_rank *rank, enum pp_slot_class class)
+{
+	uint64_t bytes = 0;
+	for (uint32_t i = 0; i < rank->slot_count; i++)
+		if (rank->slots[i].class == class)
+			bytes += rank->slots[i].bytes;
+	return bytes;
+}
+
+static void add_bytes(struct predicting *p, const char *name, uint64_t bytes, const char *formula, const char *inputs,
+                      const char *source)
+{
+	if (bytes)
+		add(p, (struct pp_term){.group = "memory",
+		                        .name = name,
+		                        .unit = PP_TERM_BYTES,
+		                        .value = (double)bytes,
+		                        .formula = formula,
+		                        .inputs = inputs,
+		                        .source = source});
+}
+
+/* The rank whose arena is largest. */
+static void add_memory(struct predicting *p)
+{
+	const struct pp_rank *rank = &p->program->rank[p->fullest];
+	struct pp_parameter_bytes each = pp_cost_parameter(&p->unit->resolved.spec);
+	const char *who = pp_arena_printf(p->arena, "rank %u", p->fullest);
+	uint64_t weights = bytes_of(rank, PP_SLOT_WEIGHT), gradients = bytes_of(rank, PP_SLOT_GRAD);
+	uint64_t moments = bytes_of(rank, PP_SLOT_MOMENT), dynamic = rank->arena_bytes - rank->static_bytes;
+	uint64_t other = rank->static_bytes - weights - gradients - moments;
+	add_bytes(p, "weights", weights, "parameters x bytes of one",
+	          pp_arena_printf(p->arena, "%s: %" PRIu64 " x %" PRIu64, who, each.weight ? weights / each.weight : 0,
+	                          each.weight),
+	          counted);
+	add_bytes(p, "gradients", gradients, "parameters x 4, one per use", who, counted);
+	add_bytes(p, "optimizer state", moments, "parameters x bytes of their moments",
+	          pp_arena_printf(p->arena, "%s: %" PRIu64 " bytes each", who, each.moments), counted);
+	add_bytes(p, "workspace, losses, norms", other, "largest body; 16 m; 8 per tensor", who, planned);
+	add_bytes(p, "activations and messages", dynamic, "most that is live at once, as placed",
+	          pp_arena_printf(p->arena, "%s: %u microbatches in flight, %s live at once", who,
+	                          p->sim->rank[p->fullest].peak_stashes, pp_show_bytes(p->arena, rank->live_bytes)),
+	          planned);
+	add_bytes(p, "arena", rank->arena_bytes, "static + dynamic",
+	          pp_arena_printf(p->arena, "%s + %s", pp_show_bytes(p->arena, rank->static_bytes),
+	                          pp_show_bytes(p->arena, dynamic)),
+	          planned);
+	add_bytes(p, "reserve", rank->reserve, "gpu.reserve", "what others need beside the arena", "spec");
+	add_bytes(p, "capacity", rank->capacity, "gpu.memory", "", "spec");
+}
+
+/* ---- traffic --------------------------------------------------------------------------------- */
+
+/* Bytes that a rank sends in a step: messages, and rings of collectives on each axis. */
+struct traffic {
+	uint64_t messages, message_bytes, rings[PP_AXIS_COUNT];
+};
+
+static struct traffic traffic_of(const struct predicting *p, uint32_t rank)
+{
+	struct traffic traffic = {0};
+	const struct pp_stream *stream = &p->train->streams[rank];
+	for (uint32_t i = 0; i < stream->count; i++) {
+		const struct pp_instr *instr = &stream->items[i];
+		if (instr->op == PP_OP_SEND) {
+			traffic.messages++;
+			traffic.message_bytes += pp_payload_bytes(instr);
+		} else if (instr->op == PP_OP_COLL) {
+			const struct pp_group *group = &p->program->groups[instr->a[1]];
+			uint64_t members = pp_grid_members(p->program, group);
+			if (members > 1)
+				traffic.rings[group->axis] +=
+				    pp_ring_steps((enum pp_collective)instr->sub, members) *
+				    pp_ring_part((enum pp_collective)instr->sub, pp_payload_bytes(instr), members);
+		}
+	}
+	return traffic;
+}
+
+/* Collectives within bodies, per step: as rings over the tensor-parallel group. */
+static uint64_t body_traffic(const struct predicting *p, uint32_t rank)
+{
+	uint64_t bytes = 0, members = pp_grid_extent(p->program, PP_AXIS_TP);
+	const struct pp_stream *stream = &p->train->streams[rank];
+	for (uint32_t i = 0; members > 1 && i < stream->count; i++) {
+		const struct pp_instr *instr = &stream->items[i];
+		uint32_t number = pp_is_compute(instr) ? p->program->stages[instr->stage].body[pp_phase_of(instr)] : PP_NULL;
+		if (number == PP_NULL)
+			continue;
+		const struct pp_body *body = &p->program->bodies[number];
+		for (uint32_t k = 0; k < body->count; k++) {
+			uint8_t op = body->items[k].op;
+			bool scatter = op == PP_BODY_REDUCESCATTER;
+			if (op != PP_BODY_ALLREDUCE && op != PP_BODY_ALLGATHER && !scatter)
+				continue;
+			const struct pp_reg *reg = &body->regs[body->items[k].operand[scatter]]; /* input, or output of a scatter */
+			uint64_t payload = (uint64_t)reg->rows * reg->columns * pp_dtype_size[reg->dtype];
+			enum pp_collective kind = op == PP_BODY_ALLREDUCE ? PP_ALLREDUCE : PP_ALLGATHER;
+			bytes += pp_ring_steps(kind, members) * pp_ring_part(kind, payload, members);
+		}
+	}
+	return bytes;
+}
+
+static void add_traffic(struct predicting *p)
+{
+	static const char *const names[PP_AXIS_COUNT] = {
+	    [PP_AXIS_PP] = "sums over the pipeline", [PP_AXIS_TP] = "sums over tp", [PP_AXIS_DP] = "gradients over dp"};
+	struct traffic most = {0};
+	uint32_t sender = 0;
+	uint64_t bodies = 0;
+	for (uint32_t r = 0; r < p->program->ranks; r++) {
+		struct traffic traffic = traffic_of(p, r);
+		uint64_t inside = body_traffic(p, r);
+		if (traffic.message_bytes > most.message_bytes) {
+			most.messages = traffic.messages;
+			most.message_bytes = traffic.message_bytes;
+			sender = r;
+		}
+		bodies = inside > bodies ? inside : bodies;
+		for (unsigned axis = 0; axis < PP_AXIS_COUNT; axis++)
+			most.rings[axis] = traffic.rings[axis] > most.rings[axis] ? traffic.rings[axis] : most.rings[axis];
+	}
+	if (most.messages)
+		add(p, (struct pp_term){.group = "traffic",
+		                        .name = "messages to neighbours",
+		                        .unit = PP_TERM_BYTES,
+		                        .value = (double)most.message_bytes,
+		                        .formula = "sum of payloads sent in a step",
+		                        .inputs =
+		                            pp_arena_printf(p->arena, "rank %u: %" PRIu64 " messages", sender, most.messages),
+		                        .source = counted});
+	if (bodies)
+		add(p, (struct pp_term){.group = "traffic",
+		                        .name = "collectives in bodies",
+		                        .unit = PP_TERM_BYTES,
+		                        .value = (double)bodies,
+		                        .formula = "2 (n - 1) / n per allreduce, half of it per half",
+		                        .inputs = pp_arena_printf(p->arena, "n = tp = %u", p->program->tp),
+		                        .source = "nccl-tests, PERFORMANCE.md"});
+	for (unsigned axis = 0; axis < PP_AXIS_COUNT; axis++)
+		if (most.rings[axis])
+			add(p, (struct pp_term){.group = "traffic",
+			                        .name = names[axis],
+			                        .unit = PP_TERM_BYTES,
+			                        .value = (double)most.rings[axis],
+			                        .formula = "2 (n - 1) / n per allreduce, half of it per half",
+			                        .inputs = pp_arena_printf(p->arena, "n = %u", pp_grid_extent(p->program, axis)),
+			                        .source = "nccl-tests, PERFORMANCE.md"});
+}
+
+/* ---- work ------------------------------------------------------------------------------------ */
+
+static double model_flops(const struct predicting *p)
+{
+	double flops = 0;
+	for (uint32_t r = 0; r < p->program->ranks; r++)
+		for (uint32_t i = 0; i < p->train->streams[r].count; i++) {
+			const struct pp_instr *instr = &p->train->streams[r].items[i];
+			if (pp_is_compute(instr) && instr->op != PP_OP_REMAT)
+				flops += (double)p->program->stages[instr->stage].flops[pp_phase_of(instr)];
+		}
+	return flops;
+}
+
+static void add_work(struct predicting *p)
+{
+	const struct pp_program *program = p->program;
+	double step = (double)(p->sim->makespan + p->sim->tail) * 1e-9, flops = model_flops(p);
+	double peak = (double)program->cost.peak_flops * program->ranks;
+	double tokens = (double)program->train.microbatch * program->train.seq * program->microbatches *
+	                pp_grid_extent(program, PP_AXIS_DP);
+	if (flops > 0)
+		add(p, (struct pp_term){
+		           .group = "work",
+		           .name = "model operations of a step",
+		           .unit = PP_TERM_FLOP,
+		           .value = flops,
+		           .formula = "m x sum(F + B), attention counted in full",
+		           .inputs = pp_arena_printf(p->arena, "m = %u; per coordinate of tp and dp", program->microbatches),
+		           .source = "Korthikanti et al. 2022"});
+	if (flops > 0 && step > 0 && peak > 0)
+		add(p, (struct pp_term){.group = "work",
+		                        .name = "model flops utilisation",
+		                        .unit = PP_TERM_SHARE,
+		                        .value = flops / (step * peak),
+		                        .formula = "operations / (step x pp x peak)",
+		                        .inputs = pp_arena_printf(p->arena, "peak %s",
+		                                                  pp_show_rate(p->arena, program->cost.peak_flops, "flop/s")),
+		                        .source = "Korthikanti et al. 2022"});
+	if (program->train.vocab && step > 0)
+		add(p, (struct pp_term){.group = "work",
+		                        .name = "tokens per second",
+		                        .unit = PP_TERM_RATE,
+		                        .value = tokens / step,
+		                        .formula = "microbatch x seq x m x dp / step",
+		                        .inputs = pp_arena_printf(p->arena, "%u x %u x %u x %u", program->train.microbatch,
+		                                                  program->train.seq, program->microbatches,
+		                                                  pp_grid_extent(program, PP_AXIS_DP)),
+		                        .source = counted});
+}
+
+struct pp_terms pp_predict(const struct pp_unit *unit, const struct pp_sim *sim)
+{
+	struct predicting p = {.unit = unit,
+	                       .program = unit->program,
+	                       .train = pp_program_find(unit->program, "train"),
+	                       .sim = sim,
+	                       .arena = unit->arena};
+	for (uint32_t r = 1; r < unit->program->ranks; r++) {
+		if (sim->rank[r].busy > sim->rank[p.busiest].busy)
+			p.busiest = r;
+		if (unit->program->rank[r].arena_bytes > unit->program->rank[p.fullest].arena_bytes)
+			p.fullest = r;
+	}
+	add_ideal(&p);
+	if (has_closed_form(&p))
+		add_closed_form(&p);
+	add_step(&p);
+	add_bubble(&p);
+	add_memory(&p);
+	add_traffic(&p);
+	add_work(&p);
+	return p.terms;
+}
