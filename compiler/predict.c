@@ -2,8 +2,6 @@
  * simulator and of the plan, which pipedump shows too; closed forms stand beside them where they hold. */
 #include "predict.h"
 
-#include "cost.h"
-
 #include "ir/figures.h"
 #include "ir/grid.h"
 #include "ir/lifetime.h"
@@ -205,18 +203,19 @@ static void add_bytes(struct predicting *p, const char *name, uint64_t bytes, co
 static void add_memory(struct predicting *p)
 {
 	const struct pp_rank *rank = &p->program->rank[p->fullest];
-	struct pp_parameter_bytes each = pp_cost_parameter(&p->unit->resolved.spec);
+	const struct pp_spec *spec = &p->unit->resolved.spec;
+	uint64_t each = pp_dtype_size[spec->dtype];
 	const char *who = pp_arena_printf(p->arena, "rank %u", p->fullest);
 	uint64_t weights = bytes_of(rank, PP_SLOT_WEIGHT), gradients = bytes_of(rank, PP_SLOT_GRAD);
 	uint64_t moments = bytes_of(rank, PP_SLOT_MOMENT), dynamic = rank->arena_bytes - rank->static_bytes;
 	uint64_t other = rank->static_bytes - weights - gradients - moments;
 	add_bytes(p, "weights", weights, "parameters x bytes of one",
-	          pp_arena_printf(p->arena, "%s: %" PRIu64 " x %" PRIu64, who, each.weight ? weights / each.weight : 0,
-	                          each.weight),
-	          counted);
+	          pp_arena_printf(p->arena, "%s: %" PRIu64 " x %" PRIu64, who, weights / each, each), counted);
 	add_bytes(p, "gradients", gradients, "parameters x 4, one per use", who, counted);
 	add_bytes(p, "optimizer state", moments, "parameters x bytes of their moments",
-	          pp_arena_printf(p->arena, "%s: %" PRIu64 " bytes each", who, each.moments), counted);
+	          pp_arena_printf(p->arena, "%s: %s%s", who, pp_optimizer_name[spec->train.optimizer],
+	                          p->program->zero ? ", an own shard of dp" : ""),
+	          counted);
 	add_bytes(p, "workspace, losses, norms", other, "largest body; 16 m; 8 per tensor", who, planned);
 	add_bytes(p, "activations and messages", dynamic, "most that is live at once, as placed",
 	          pp_arena_printf(p->arena, "%s: %u microbatches in flight, %s live at once", who,
