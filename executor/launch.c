@@ -4,6 +4,7 @@
 #include "control/loop_keeper.h"
 #include "sentry.h"
 
+#include "transport/queued.h"
 #include "transport/transport_loop.h"
 
 #include "ir/simulate.h"
@@ -25,6 +26,7 @@ struct rank_thread {
 	pthread_t thread;
 	struct pp_rank_run run;
 	struct pp_loop_keeper *keeper;
+	struct pp_endpoint *queued; /* or NULL: one queue per channel, as the transport has */
 	struct pp_status status;
 	bool ok;
 	atomic_bool done;
@@ -58,14 +60,14 @@ static uint64_t predict_evaluation(struct pp_launch *launch, const struct pp_pro
 {
 	const struct pp_named_program *eval = pp_program_find(program, "eval");
 	struct pp_sim sim;
-	bool known = eval && pp_simulate(launch->arena, program, eval, PP_LAYOUT_CHANNEL, false, &sim);
+	bool known = eval && pp_simulate(launch->arena, program, eval, launch->queues, false, &sim);
 	return known ? sim.makespan + sim.tail : 0;
 }
 
 void pp_launch_predict(struct pp_launch *launch, const struct pp_program *program, const char *transport)
 {
 	struct pp_sim *sim = PP_NEW(launch->arena, struct pp_sim);
-	struct pp_sim_options options = {.layout = PP_LAYOUT_CHANNEL,
+	struct pp_sim_options options = {.layout = launch->queues,
 	                                 .intervals = launch->run.trace_path || launch->run.profile_path,
 	                                 .progress = pp_progress_find(transport)};
 	launch->run.arena = launch->arena;
@@ -141,8 +143,10 @@ static int end_run(struct rank_thread *ranks, uint32_t count)
 		if (!ranks[i].ok && failed == count)
 			failed = i;
 	}
-	for (uint32_t i = 0; i < count; i++)
+	for (uint32_t i = 0; i < count; i++) {
 		pp_run_rank_free(&ranks[i].run);
+		pp_queued_close(ranks[i].queued);
+	}
 	if (failed == count)
 		return PP_EXIT_OK;
 	const struct pp_loaded none = {0};
@@ -157,6 +161,13 @@ static int run_ranks(struct pp_launch *launch, const struct pp_loaded *loaded, s
 	struct rank_thread *ranks = PP_NEW_ARRAY(launch->arena, struct rank_thread, world);
 	for (uint32_t i = 0; i < world; i++)
 		pp_watch_init(&watches[i], program, i, PP_NO_DEADLINE);
+	for (uint32_t i = 0; i < world && launch->queues != PP_LAYOUT_CHANNEL; i++) {
+		struct pp_status status;
+		ranks[i].queued = pp_queued_open(program, pp_grid_coord(program, i), launch->queues, &pp_transport_loop,
+		                                 pp_loop_endpoint(loop, i), &status);
+		if (!ranks[i].queued)
+			return pp_launch_failed(&(struct pp_loaded){0}, &status, true);
+	}
 	struct pp_loop_keeper *keeper = pp_loop_keeper_open(program, watches, &launch->limits, launch->stop_file);
 	if (!keeper)
 		return pp_launch_failed(&(struct pp_loaded){0}, &out_of_memory, true);
@@ -167,8 +178,8 @@ static int run_ranks(struct pp_launch *launch, const struct pp_loaded *loaded, s
 		ranks[i].run = (struct pp_rank_run){.program = program,
 		                                    .world = i,
 		                                    .device_ops = launch->device,
-		                                    .transport = &pp_transport_loop,
-		                                    .endpoint = pp_loop_endpoint(loop, i),
+		                                    .transport = ranks[i].queued ? &pp_transport_queued : &pp_transport_loop,
+		                                    .endpoint = ranks[i].queued ? ranks[i].queued : pp_loop_endpoint(loop, i),
 		                                    .watch = &watches[i],
 		                                    .options = &launch->run,
 		                                    .fail = fail_rank,
@@ -191,7 +202,7 @@ int pp_launch_loop(struct pp_launch *launch)
 	struct pp_status status;
 	if (!pp_program_load(launch->arena, launch->path, &loaded, &status) ||
 	    !pp_check_supported(loaded.program, launch->path, launch->device, &status) ||
-	    !pp_check_proof(&loaded, &status) || !pp_check_memory(loaded.program, NULL, &status))
+	    !pp_check_proof(&loaded, launch->queues, &status) || !pp_check_memory(loaded.program, NULL, &status))
 		return pp_launch_failed(&loaded, &status, true);
 	uint32_t world = (uint32_t)pp_grid_world(loaded.program);
 	if (launch->announce)

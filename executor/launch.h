@@ -11,6 +11,7 @@ struct pp_launch {
 	const char *path;
 	const struct pp_device_ops *device;
 	struct pp_transport_options transport;
+	enum pp_layout queues; /* of posts */
 	struct pp_run_options run;
 	struct pp_limits asked;  /* by the command line; 0: not */
 	struct pp_limits limits; /* in force */

@@ -7,6 +7,7 @@
 #include "control/star.h"
 #include "run_agree.h"
 #include "sentry.h"
+#include "transport/queued.h"
 #include "transport/transport_mpi.h"
 
 #include <inttypes.h>
@@ -43,7 +44,7 @@ static bool verify_on_first(struct start *start, struct pp_status *status)
 		if (start->here[i] && i < first)
 			first = i;
 	}
-	bool fine = first != start->rank || pp_check_proof(&start->loaded, status);
+	bool fine = first != start->rank || pp_check_proof(&start->loaded, start->launch->queues, status);
 	/* Machines print in turn only if the first did not fail: that is rank 0's. */
 	start->diagnosed = !fine && start->rank == 0;
 	return agree(start, "waiting for the proof of the program", fine, status);
@@ -84,13 +85,19 @@ static int run_rank(struct start *start, struct pp_status *status)
 	pp_star_limits(start->star, &launch->limits);
 	atomic_store(&start->watch->program, program);
 	bool bound = pp_mpi_bind(start->endpoint, program, &launch->transport, status);
+	struct pp_endpoint *queued = NULL;
+	if (bound && launch->queues != PP_LAYOUT_CHANNEL) {
+		queued = pp_queued_open(program, pp_grid_coord(program, start->rank), launch->queues, &pp_transport_mpi,
+		                        start->endpoint, status);
+		bound = queued != NULL;
+	}
 	if (!agree(start, "opening channels", bound, status))
 		return pp_launch_failed(&start->loaded, status, start->rank == 0);
 	struct pp_rank_run run = {.program = program,
 	                          .world = start->rank,
 	                          .device_ops = launch->device,
-	                          .transport = &pp_transport_mpi,
-	                          .endpoint = start->endpoint,
+	                          .transport = queued ? &pp_transport_queued : &pp_transport_mpi,
+	                          .endpoint = queued ? queued : start->endpoint,
 	                          .watch = start->watch,
 	                          .options = &launch->run,
 	                          .fail = fail_rank,
@@ -99,6 +106,7 @@ static int run_rank(struct start *start, struct pp_status *status)
 	if (run.lost)
 		_exit(PP_EXIT_RUN);
 	pp_run_rank_free(&run);
+	pp_queued_close(queued);
 	return ok ? PP_EXIT_OK : pp_launch_failed(&(struct pp_loaded){0}, status, start->rank == 0);
 }
 

@@ -15,6 +15,7 @@ struct arguments {
 	uint64_t timeout, timeout_init, timeout_first, timeout_save, timeout_eval, timeout_heartbeat;
 	unsigned device, transport;
 	const char *trace, *profile, *metrics, *data, *save, *resume, *init, *stop_file;
+	unsigned queues; /* enum pp_layout */
 	bool sync_send, check_identity, canary, weights_hash, quiet;
 };
 
@@ -60,6 +61,10 @@ static const struct pp_option table[] = {
      0},
     {"jitter", 0, PP_OPTION_UINT, "SEED", offsetof(struct arguments, jitter),
      "random delays before posts and compute; results do not change", 1, 0, 0},
+    {"queues", 0, PP_OPTION_CHOICE, "channel|edge|direction|pair|rank", offsetof(struct arguments, queues),
+     "which posts wait for each other: one queue for each channel (default), directed pair of ranks, direction of a "
+     "rank, pair of ranks, or rank; refused where the program is not proven for it",
+     0, 0, 0},
     {"sync-send", 0, PP_OPTION_FLAG, NULL, offsetof(struct arguments, sync_send),
      "sends complete only once received (loop: always)", 0, 0, 0},
     {"check-identity", 0, PP_OPTION_FLAG, NULL, offsetof(struct arguments, check_identity),
@@ -88,7 +93,7 @@ static const char exit_codes[] =
     "\nexit: 0 ok, 1 program rejected, 2 usage, 3 environment or start check, 5 run failed\n";
 
 /* Options that the design has and this version lacks: better a clear word than a silent one. */
-static const char *const later[] = {"queues", "graph", "spawn", "verify"};
+static const char *const later[] = {"graph", "spawn", "verify"};
 
 static bool none_of_later(int argc, char **argv, struct pp_status *status)
 {
@@ -190,7 +195,9 @@ static int run(struct pp_arena *arena, int argc, char **argv)
 	    .arena = arena,
 	    .path = arguments.operands.items[0],
 	    .device = &pp_device_cpu,
-	    .transport = {.sync_send = values.sync_send, .check_identity = values.check_identity},
+	    .transport = {.sync_send = values.sync_send || values.queues != PP_LAYOUT_CHANNEL,
+	                  .check_identity = values.check_identity},
+	    .queues = (enum pp_layout)values.queues,
 	    .run = {.steps = values.steps,
 	            .data_path = values.data,
 	            .metrics_path = values.metrics,

@@ -12,10 +12,27 @@
 #include <string.h>
 #include <unistd.h>
 
-bool pp_check_proof(struct pp_loaded *loaded, struct pp_status *status)
+static bool check_layout(const struct pp_stamp *stamp, enum pp_layout layout, struct pp_status *status)
+{
+	char proven[128] = "";
+	if (stamp->layouts >> layout & 1)
+		return true;
+	for (unsigned i = 0; i < PP_LAYOUT_BLOCKING; i++)
+		if (stamp->layouts >> i & 1)
+			snprintf(proven + strlen(proven), sizeof proven - strlen(proven), "%s%s", *proven ? ", " : "",
+			         pp_layout_name[i]);
+	return pp_fail(status, PP_EXIT_ENVIRONMENT,
+	               "error[E0906]: with --queues=%s this program could deadlock: it is proven for %s only; use one of "
+	               "these, or build it with --lowering=end, which is proven for all",
+	               pp_layout_name[layout], proven);
+}
+
+bool pp_check_proof(struct pp_loaded *loaded, enum pp_layout layout, struct pp_status *status)
 {
 	struct pp_stamp stamp;
-	return pp_verify(loaded->program, &stamp, loaded->diag) || pp_fail(status, PP_EXIT_REJECTED, "%s", "");
+	if (!pp_verify(loaded->program, &stamp, loaded->diag))
+		return pp_fail(status, PP_EXIT_REJECTED, "%s", "");
+	return check_layout(&stamp, layout, status);
 }
 
 /* ---- support --------------------------------------------------------------------------------- */

@@ -1,6 +1,7 @@
 /* Small GPTs that really train. */
 #include "training.h"
 
+#include "executor/transport/queued.h"
 #include "executor/transport/transport_loop.h"
 
 #include "codegen/layer.h"
@@ -50,6 +51,13 @@ static struct pp_program *frame(struct pp_arena *arena, const struct pp_spec *sp
 struct pp_program *pp_training_program(struct pp_arena *arena, const struct pp_spec *spec,
                                        const struct pp_schedule *schedule, struct pp_diag *diag)
 {
+	return pp_training_program_lowered(arena, spec, schedule, PP_LOWERED_END, diag);
+}
+
+struct pp_program *pp_training_program_lowered(struct pp_arena *arena, const struct pp_spec *spec,
+                                               const struct pp_schedule *schedule, enum pp_lowered lowering,
+                                               struct pp_diag *diag)
+{
 	static const uint8_t phase_of[PP_ACTION_KINDS] = {
 	    [PP_F] = 1 << PP_PHASE_F, [PP_B] = 1 << PP_PHASE_B, [PP_I] = 1 << PP_PHASE_I, [PP_W] = 1 << PP_PHASE_W};
 	struct pp_stages stages = {0};
@@ -61,6 +69,7 @@ struct pp_program *pp_training_program(struct pp_arena *arena, const struct pp_s
 		for (uint32_t i = 0; i < schedule->rows[r].count; i++)
 			phases[schedule->rows[r].actions[i].stage] |= phase_of[schedule->rows[r].actions[i].kind];
 	struct pp_program *program = frame(arena, spec, schedule);
+	program->lowering = (uint8_t)lowering;
 	if (!pp_layers_check(arena, spec, diag) || !pp_schedule_check(arena, schedule, diag))
 		return NULL;
 	pp_tensors_build(program, spec, &stages);
@@ -73,6 +82,7 @@ struct pp_program *pp_training_program(struct pp_arena *arena, const struct pp_s
 
 struct rank_job {
 	struct pp_rank_run run;
+	struct pp_endpoint *queued; /* or NULL */
 	struct pp_status status;
 	bool ok;
 };
@@ -155,11 +165,14 @@ struct pp_training_result pp_training_run_probed(struct pp_arena *arena, const s
 	close(descriptor);
 	for (uint32_t i = 0; i < program->ranks; i++) {
 		pp_watch_init(&watches[i], program, i, probe->timeout ? probe->timeout : UINT64_C(60000000000));
+		if (probe->queues != PP_LAYOUT_CHANNEL)
+			jobs[i].queued = pp_queued_open(program, pp_grid_coord(program, i), probe->queues, &pp_transport_loop,
+			                                pp_loop_endpoint(loop, i), &result.status);
 		jobs[i].run = (struct pp_rank_run){.program = program,
 		                                   .world = i,
 		                                   .device_ops = probe->device,
-		                                   .transport = &pp_transport_loop,
-		                                   .endpoint = pp_loop_endpoint(loop, i),
+		                                   .transport = jobs[i].queued ? &pp_transport_queued : &pp_transport_loop,
+		                                   .endpoint = jobs[i].queued ? jobs[i].queued : pp_loop_endpoint(loop, i),
 		                                   .watch = &watches[i],
 		                                   .options = &own};
 		int error = pthread_create(&threads[i], NULL, run_job, &jobs[i]);
@@ -179,6 +192,8 @@ struct pp_training_result pp_training_run_probed(struct pp_arena *arena, const s
 		probe->look(&jobs[i].run.interp, probe->context);
 	for (uint32_t i = 0; i < program->ranks; i++)
 		pp_run_rank_free(&jobs[i].run);
+	for (uint32_t i = 0; i < program->ranks; i++)
+		pp_queued_close(jobs[i].queued);
 	pp_loop_destroy(loop);
 	unlink(path);
 	return result;

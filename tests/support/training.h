@@ -13,6 +13,11 @@
 struct pp_program *pp_training_program(struct pp_arena *arena, const struct pp_spec *spec,
                                        const struct pp_schedule *schedule, struct pp_diag *diag);
 
+/* The same in another order of posts and computes. */
+struct pp_program *pp_training_program_lowered(struct pp_arena *arena, const struct pp_spec *spec,
+                                               const struct pp_schedule *schedule, enum pp_lowered lowering,
+                                               struct pp_diag *diag);
+
 struct pp_training_result {
 	bool ok;
 	struct pp_status status;
@@ -29,7 +34,8 @@ struct pp_training_result pp_training_run(struct pp_arena *arena, const struct p
 /* A device in place of the CPU's, and a look at each rank after the last step, one rank after the other. */
 struct pp_training_probe {
 	const struct pp_device_ops *device;
-	uint64_t timeout; /* ns of one wait; 0: a minute */
+	uint64_t timeout;      /* ns of one wait; 0: a minute */
+	enum pp_layout queues; /* proven or not */
 	void (*look)(const struct pp_interp *interp, void *context);
 	void *context;
 };
