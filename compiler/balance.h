@@ -15,8 +15,10 @@ struct pp_balance_problem {
 	const uint64_t *load;            /* [layers], any unit; the sum must fit 63 bits */
 	const uint64_t *static_bytes;    /* [layers], or NULL: memory is not limited */
 	const uint64_t *stash_bytes;     /* [layers], per microbatch in flight */
+	const uint64_t *extra_bytes;     /* [layers], per microbatch in its backward */
 	const uint32_t *stage_rank;      /* [stages] */
 	const uint32_t *in_flight;       /* [stages], microbatches whose stash is held at the rank's fullest instant */
+	const uint32_t *extras;          /* [stages], those whose extra is */
 	const uint64_t *cap;             /* [ranks], bytes; UINT64_MAX: none */
 	uint32_t min_layers, max_layers; /* per stage; max_layers 0: no limit */
 };

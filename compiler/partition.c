@@ -4,38 +4,61 @@
 #include "balance.h"
 #include "codegen/layer_kind.h"
 #include "cost.h"
+#include "recompute.h"
 #include "ir/capped.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* Per stage: how many of its stashes are held at the instant when its rank holds most (sum over its stages). */
-static uint32_t *count_in_flight(struct pp_arena *arena, const struct pp_schedule *schedule)
+/* Per stage: what is held of it at the instant when its rank holds most stashes, and of such instants most extras. */
+struct held {
+	uint32_t *stashes, *extras; /* [stages] */
+};
+
+/* An action begins, and ends. An extra is held from I to W, or during B. */
+static void begin_action(struct held *held, const struct pp_action *action)
 {
-	uint32_t *fullest = PP_NEW_ARRAY(arena, uint32_t, schedule->stages);
-	uint32_t *held = PP_NEW_ARRAY(arena, uint32_t, schedule->stages);
-	for (uint32_t r = 0; r < schedule->ranks; r++) {
-		const struct pp_row *row = &schedule->rows[r];
-		uint64_t total = 0, most = 0;
-		uint32_t when = 0;
-		for (int pass = 0; pass < 2; pass++) { /* first find the instant, then take the counts there */
-			for (uint32_t i = 0; i < row->count && (pass == 0 || i <= when); i++) {
-				const struct pp_action *action = &row->actions[i];
-				uint32_t *count = pass == 0 ? held : fullest;
-				if (action->kind == PP_F) {
-					count[action->stage]++;
-					if (pass == 0 && ++total > most) {
-						most = total;
-						when = i;
-					}
-				} else if (action->kind != PP_I) {
-					count[action->stage]--;
-					total -= pass == 0;
-				}
-			}
+	held->stashes[action->stage] += action->kind == PP_F;
+	held->extras[action->stage] += action->kind == PP_B || action->kind == PP_I;
+}
+
+static void end_action(struct held *held, const struct pp_action *action)
+{
+	bool last = action->kind == PP_B || action->kind == PP_W;
+	held->stashes[action->stage] -= last;
+	held->extras[action->stage] -= last;
+}
+
+static void count_row(const struct pp_row *row, struct held *held)
+{
+	int64_t stashes = 0, extras = 0, most = 0, most_extras = 0;
+	uint32_t when = 0;
+	for (uint32_t i = 0; i < row->count; i++) {
+		const struct pp_action *action = &row->actions[i];
+		stashes += action->kind == PP_F;
+		extras += action->kind == PP_B || action->kind == PP_I;
+		if (stashes > most || (stashes == most && extras > most_extras)) {
+			most = stashes;
+			most_extras = extras;
+			when = i;
 		}
+		stashes -= action->kind == PP_B || action->kind == PP_W;
+		extras -= action->kind == PP_B || action->kind == PP_W;
 	}
-	return fullest;
+	for (uint32_t i = 0; i < row->count && i <= when; i++) {
+		begin_action(held, &row->actions[i]);
+		if (i < when)
+			end_action(held, &row->actions[i]);
+	}
+}
+
+static struct held count_held(struct pp_arena *arena, const struct pp_schedule *schedule)
+{
+	struct held held = {PP_NEW_ARRAY(arena, uint32_t, schedule->stages),
+	                    PP_NEW_ARRAY(arena, uint32_t, schedule->stages)};
+	for (uint32_t r = 0; r < schedule->ranks; r++)
+		count_row(&schedule->rows[r], &held);
+	return held;
 }
 
 static uint64_t layer_time(const struct pp_stages *stages, uint32_t layer)
@@ -56,7 +79,8 @@ static uint64_t weight_of(const struct pp_spec *spec, const struct pp_stages *st
 	case PP_BALANCE_TIME:
 		return layer_time(stages, layer);
 	case PP_BALANCE_MEMORY:
-		return pp_cost_static_bytes(spec, &stages->layers[layer]) + stages->layers[layer].stash_bytes;
+		return pp_cost_static_bytes(spec, &stages->layers[layer]) + stages->layers[layer].stash_bytes +
+		       stages->layers[layer].extra_bytes;
 	case PP_BALANCE_PARAMS:
 		return stages->layers[layer].params;
 	case PP_BALANCE_LAYERS:
@@ -81,12 +105,15 @@ static struct pp_balance_problem make_problem(struct pp_arena *arena, const stru
 {
 	uint32_t layers = spec->model.layer_count;
 	uint64_t *load = PP_NEW_ARRAY(arena, uint64_t, layers), *fixed = PP_NEW_ARRAY(arena, uint64_t, layers);
-	uint64_t *stash = PP_NEW_ARRAY(arena, uint64_t, layers), *cap = PP_NEW_ARRAY(arena, uint64_t, spec->parallel.pp);
+	uint64_t *stash = PP_NEW_ARRAY(arena, uint64_t, layers), *extra = PP_NEW_ARRAY(arena, uint64_t, layers);
+	uint64_t *cap = PP_NEW_ARRAY(arena, uint64_t, spec->parallel.pp);
+	struct held held = count_held(arena, schedule);
 	bool split = has_split_backward(schedule);
 	for (uint32_t i = 0; i < layers; i++) {
 		load[i] = weight_of(spec, stages, i);
 		fixed[i] = pp_cost_static_bytes(spec, &stages->layers[i]);
-		stash[i] = stages->layers[i].stash_bytes + (split ? stages->layers[i].split_bytes : 0);
+		stash[i] = stages->layers[i].stash_bytes;
+		extra[i] = stages->layers[i].extra_bytes + (split ? stages->layers[i].split_bytes : 0);
 	}
 	const struct pp_gpu *gpu = &spec->cluster.gpu;
 	for (uint32_t r = 0; r < spec->parallel.pp; r++) {
@@ -100,8 +127,10 @@ static struct pp_balance_problem make_problem(struct pp_arena *arena, const stru
 	    .load = load,
 	    .static_bytes = fixed,
 	    .stash_bytes = stash,
+	    .extra_bytes = extra,
 	    .stage_rank = schedule->stage_rank,
-	    .in_flight = count_in_flight(arena, schedule),
+	    .in_flight = held.stashes,
+	    .extras = held.extras,
 	    .cap = cap,
 	    .min_layers = spec->stages.min_layers,
 	    .max_layers = spec->stages.max_layers,
@@ -163,7 +192,14 @@ static const char *bytes_text(struct pp_arena *arena, uint64_t bytes)
 	return pp_arena_printf(arena, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
 }
 
-/* What every rank holds of its layers: static bytes and stashes in flight. */
+/* Stashes and extras of a layer that are held at the fullest instant. */
+static uint64_t held_bytes(const struct pp_balance_problem *problem, uint32_t stage, uint32_t layer)
+{
+	return pp_plus(pp_times(problem->in_flight[stage], problem->stash_bytes[layer]),
+	               pp_times(problem->extras[stage], problem->extra_bytes[layer]));
+}
+
+/* What every rank holds of its layers: static bytes, stashes and extras. */
 static uint64_t *count_rank_bytes(struct pp_arena *arena, const struct pp_balance_problem *problem,
                                   const uint32_t *first)
 {
@@ -171,18 +207,17 @@ static uint64_t *count_rank_bytes(struct pp_arena *arena, const struct pp_balanc
 	for (uint32_t s = 0; s < problem->stages; s++) {
 		uint64_t *of_rank = &bytes[problem->stage_rank[s]];
 		for (uint32_t i = first[s]; i < first[s + 1]; i++)
-			*of_rank = pp_plus(
-			    *of_rank, pp_plus(problem->static_bytes[i], pp_times(problem->in_flight[s], problem->stash_bytes[i])));
+			*of_rank = pp_plus(*of_rank, pp_plus(problem->static_bytes[i], held_bytes(problem, s, i)));
 	}
 	return bytes;
 }
 
-static uint64_t stash_bytes_of(const struct pp_balance_problem *problem, const uint32_t *first, uint32_t rank)
+static uint64_t activation_bytes_of(const struct pp_balance_problem *problem, const uint32_t *first, uint32_t rank)
 {
 	uint64_t bytes = 0;
 	for (uint32_t s = 0; s < problem->stages; s++)
 		for (uint32_t i = first[s]; problem->stage_rank[s] == rank && i < first[s + 1]; i++)
-			bytes = pp_plus(bytes, pp_times(problem->in_flight[s], problem->stash_bytes[i]));
+			bytes = pp_plus(bytes, held_bytes(problem, s, i));
 	return bytes;
 }
 
@@ -206,7 +241,7 @@ static void largest_of_layer(const struct pp_spec *spec, uint32_t layer, uint32_
 	for (unsigned i = 0; i < PP_PARTS_MAX; i++) {
 		const struct pp_part *part = &layout.parts[i];
 		uint64_t bytes = pp_times(pp_times(part->rows, part->columns), pp_dtype_size[part->dtype]);
-		if (layout.offset[i] != UINT64_MAX && pp_times(bytes, copies) > pp_times(largest->bytes, largest->copies))
+		if (layout.area[i] == PP_AREA_STASH && pp_times(bytes, copies) > pp_times(largest->bytes, largest->copies))
 			*largest = (struct largest){bytes, layer, copies, part->name};
 	}
 }
@@ -245,16 +280,47 @@ static const char *states_text(struct pp_arena *arena, const struct pp_spec *spe
 	                       sum.moments ? bytes_text(arena, sum.moments) : "");
 }
 
+/* Bytes of a rank if all blocks computed these parts again, with the same split. */
+static uint64_t bytes_with(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_schedule *schedule,
+                           uint8_t parts, const uint32_t *first, uint32_t rank)
+{
+	struct pp_spec other = pp_recompute_instead(arena, spec, parts);
+	struct pp_stages stages = {0};
+	pp_cost_layers(arena, &other, &stages);
+	struct pp_balance_problem problem = make_problem(arena, &other, schedule, NULL, &stages);
+	return count_rank_bytes(arena, &problem, first)[rank];
+}
+
+/* What recompute would do about it, where it is not used. */
+static void help_recompute(struct pp_message *message, struct pp_arena *arena, const struct pp_spec *spec,
+                           const struct pp_schedule *schedule, const uint32_t *first, uint32_t rank, uint64_t buffers)
+{
+	static const uint8_t parts[] = {PP_RECOMPUTE_NORM | PP_RECOMPUTE_ACT, PP_RECOMPUTE_FULL};
+	const char *texts[2];
+	for (unsigned i = 0; i < 2; i++)
+		texts[i] = bytes_text(arena, pp_plus(buffers, bytes_with(arena, spec, schedule, parts[i], first, rank)));
+	pp_help(message, "`recompute = [norm, act]` -> %s | `recompute = full` -> %s", texts[0], texts[1]);
+}
+
+static bool recomputes(const struct pp_model *model)
+{
+	for (uint32_t i = 0; i < model->layer_count; i++)
+		if (model->layers[i].recompute)
+			return true;
+	return false;
+}
+
 /* No split fits: name the rank that is most over in the best one, and what fills it. */
-static void report_memory(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_stages *stages,
-                          const struct pp_balance_problem *problem, const uint32_t *first, const uint64_t *rank_bytes,
-                          const uint64_t *headroom, struct pp_diag *diag)
+static void report_memory(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_schedule *schedule,
+                          const struct pp_stages *stages, const struct pp_balance_problem *problem,
+                          const uint32_t *first, const uint64_t *rank_bytes, const uint64_t *headroom,
+                          struct pp_diag *diag)
 {
 	uint32_t worst = 0;
 	for (uint32_t r = 1; r < problem->ranks; r++)
 		if (over_cap(problem, rank_bytes, r) > over_cap(problem, rank_bytes, worst))
 			worst = r;
-	uint64_t worst_stash = stash_bytes_of(problem, first, worst), worst_fixed = rank_bytes[worst] - worst_stash;
+	uint64_t worst_stash = activation_bytes_of(problem, first, worst), worst_fixed = rank_bytes[worst] - worst_stash;
 	uint64_t buffers = headroom ? headroom[worst] : 0;
 	uint64_t needed = pp_plus(rank_bytes[worst], buffers), cap = pp_plus(problem->cap[worst], buffers);
 	struct pp_message *m =
@@ -262,9 +328,10 @@ static void report_memory(struct pp_arena *arena, const struct pp_spec *spec, co
 	             bytes_text(arena, needed), bytes_text(arena, cap), bytes_text(arena, needed > cap ? needed - cap : 0),
 	             spec->stages.split || spec->stages.balance == PP_BALANCE_EVEN ? "" : ", and no split fits better");
 	pp_note(m, "%s, activations in flight %s%s%s%s", states_text(arena, spec, stages, problem, first, worst),
-	        bytes_text(arena, worst_stash),
-	        largest_text(arena, spec, problem, first, worst, worst_stash),
+	        bytes_text(arena, worst_stash), largest_text(arena, spec, problem, first, worst, worst_stash),
 	        buffers ? ", message buffers and workspace " : "", buffers ? bytes_text(arena, buffers) : "");
+	if (worst_stash > worst_fixed && spec->model.trains && !recomputes(&spec->model))
+		help_recompute(m, arena, spec, schedule, first, worst, buffers);
 	const char *memory = "gpu { memory = … } in `cluster` is the capacity of a device";
 	if (worst_stash > worst_fixed && spec->model.trains)
 		pp_help(m, "fewer microbatches in flight (another schedule), or a smaller microbatch or seq; %s", memory);
@@ -358,7 +425,7 @@ bool pp_partition(struct pp_arena *arena, const struct pp_spec *spec, const stru
 	rate_time(arena, spec, problem, split, stages);
 	stages->rank_bytes = count_rank_bytes(arena, &problem, split.first);
 	if (split.over) {
-		report_memory(arena, spec, stages, &problem, split.first, stages->rank_bytes, headroom, diag);
+		report_memory(arena, spec, schedule, stages, &problem, split.first, stages->rank_bytes, headroom, diag);
 		return false;
 	}
 	warn_empty_stages(spec, stages, diag);

@@ -11,6 +11,7 @@
 #include "ir/verify.h"
 #include "measured.h"
 #include "partition.h"
+#include "recompute.h"
 #include "schedule_make.h"
 #include "stages_print.h"
 
@@ -79,6 +80,8 @@ static bool run_partition(struct pp_unit *unit)
 		return false;
 	if (spec->profile)
 		unit->deviation = pp_measured_layers(unit->arena, spec, &unit->stages);
+	if (unit->replans == 0)
+		pp_recompute_warn(unit->arena, spec, &unit->stages, unit->diag);
 	if (!pp_partition(unit->arena, spec, &unit->schedule, unit->headroom, &unit->stages, unit->diag))
 		return false;
 	if (spec->profile)

@@ -8,8 +8,8 @@
 /* Exact counts of one layer for one microbatch on one tensor-parallel rank. Phases: F, I, W, R (B = I + W). */
 struct pp_layer_counts {
 	/* Trainable parameters of this use (a tied head counts its copy here too): of the model, without rows that pad the
-	 * vocabulary; and the part of a dp coordinate, of each tensor that one rank keeps, with all padding. Without shards of
-	 * the optimizer that part is all the rank keeps. */
+	 * vocabulary; and the part of a dp coordinate, of each tensor that one rank keeps, with all padding. Without shards
+	 * of the optimizer that part is all the rank keeps. */
 	uint64_t params, shard_params;
 	uint64_t matmul_flops[PP_PHASE_COUNT]; /* of linears */
 	uint64_t attention_flops[PP_PHASE_COUNT];

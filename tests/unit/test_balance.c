@@ -26,7 +26,8 @@ static void judge(struct brute *b)
 		for (uint32_t i = b->first[s]; i < b->first[s + 1]; i++) {
 			load += p->load[i];
 			if (p->cap)
-				bytes[p->stage_rank[s]] += p->static_bytes[i] + p->in_flight[s] * p->stash_bytes[i];
+				bytes[p->stage_rank[s]] +=
+				    p->static_bytes[i] + p->in_flight[s] * p->stash_bytes[i] + p->extras[s] * p->extra_bytes[i];
 		}
 		loads[p->stage_rank[s]] += load;
 		stage = load > stage ? load : stage;
@@ -66,18 +67,20 @@ static void equal_to_brute_force(void **state)
 	for (int round = 0; round < 4000; round++) {
 		uint32_t ranks = 1 + random_below(&random, 4), chunks = 1 + random_below(&random, 3);
 		uint32_t stages = ranks * chunks, layers = 1 + random_below(&random, 10);
-		uint64_t load[MOST], fixed[MOST], stash[MOST], cap[MOST];
-		uint32_t rank[MOST], in_flight[MOST];
+		uint64_t load[MOST], fixed[MOST], stash[MOST], extra[MOST], cap[MOST];
+		uint32_t rank[MOST], in_flight[MOST], extras[MOST];
 		uint64_t largest = 1 + random_below(&random, 12);
 		for (uint32_t i = 0; i < layers; i++) {
 			load[i] = random_next(&random) % (largest + 1);
 			fixed[i] = random_below(&random, 10);
 			stash[i] = random_below(&random, 4);
+			extra[i] = random_below(&random, 3);
 		}
 		bool v = random_below(&random, 2);
 		for (uint32_t s = 0; s < stages; s++) {
 			rank[s] = v && s / ranks % 2 ? ranks - 1 - s % ranks : s % ranks;
 			in_flight[s] = 1 + random_below(&random, 4);
+			extras[s] = random_below(&random, 3);
 		}
 		for (uint32_t r = 0; r < ranks; r++)
 			cap[r] = 10 + random_below(&random, 60);
@@ -88,8 +91,10 @@ static void equal_to_brute_force(void **state)
 		                               .load = load,
 		                               .static_bytes = fixed,
 		                               .stash_bytes = stash,
+		                               .extra_bytes = extra,
 		                               .stage_rank = rank,
 		                               .in_flight = in_flight,
+		                               .extras = extras,
 		                               .cap = with_memory ? cap : NULL,
 		                               .min_layers = random_below(&random, 2),
 		                               .max_layers = random_below(&random, 3) ? 0 : 1 + random_below(&random, 5)};
