@@ -64,6 +64,21 @@ static void list_fields(struct pp_resolver *resolver, const struct pp_section *s
 	}
 }
 
+/* Numbers that follow from several attributes and that nobody writes. */
+static void list_derived(struct pp_resolver *resolver, int section, struct listing *listing)
+{
+	const struct pp_spec *spec = &resolver->out->spec;
+	const struct pp_parallel *parallel = &spec->parallel;
+	uint64_t ranks = (uint64_t)parallel->tp * parallel->pp * parallel->dp;
+	if (section == PP_SECTION_MODEL && spec->model.trains)
+		list(resolver, listing,
+		     (struct pp_setting){"model", "padded_vocab", pp_datum_whole(spec->model.padded_vocab), PP_ORIGIN_DERIVED,
+		                         PP_NO_SPAN});
+	if (section == PP_SECTION_PARALLEL && ranks)
+		list(resolver, listing,
+		     (struct pp_setting){"parallel", "ranks", pp_datum_whole((int64_t)ranks), PP_ORIGIN_DERIVED, PP_NO_SPAN});
+}
+
 /* What `pipec show` prints: params, then each block in the order of the schema. */
 static void list_settings(struct pp_resolver *resolver)
 {
@@ -74,6 +89,7 @@ static void list_settings(struct pp_resolver *resolver)
 		if (pp_diag_ok(resolver->diag))
 			read_presets(resolver, section);
 		list_fields(resolver, section, section->title, &listing);
+		list_derived(resolver, i, &listing);
 	}
 	resolver->out->settings = listing.items;
 	resolver->out->setting_count = listing.count;
