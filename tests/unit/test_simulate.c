@@ -46,6 +46,31 @@ static void closed_forms(void **state)
 		}
 }
 
+/* Interleaved with v chunks per rank: the bubble shrinks by v, (p - 1) / (v m) of the work (Narayanan et al. 2021).
+ * With split backwards of equal halves ZB-H1 idles (p - 1)(F + I - W) (Qi et al. 2023), a third of 1F1B. */
+static void closed_forms_of_others(void **state)
+{
+	(void)state;
+	for (uint32_t p = 2; p <= 6; p++)
+		for (uint32_t rounds = 1; rounds <= 3; rounds++) {
+			struct pp_arena *arena = pp_arena_create(NULL);
+			struct build_options options = {.depth = 8};
+			uint32_t m = rounds * p;
+			for (uint32_t v = 2; v <= 3; v++) {
+				struct pp_sim sim = simulate(arena, build_program(arena, build_interleaved(arena, p, v, m), &options),
+				                             PP_LAYOUT_CHANNEL);
+				assert_int_equal(sim.makespan, 300 * (v * m + p - 1));
+				assert_int_equal((uint64_t)(sim.overhead * v * m + 0.5), p - 1);
+			}
+			if (rounds > 1) { /* fewer microbatches never reach the steady state */
+				struct pp_sim sim =
+				    simulate(arena, build_program(arena, build_zb_h1(arena, p, m), &options), PP_LAYOUT_CHANNEL);
+				assert_int_equal(sim.makespan, 300 * m + 100 * (p - 1));
+			}
+			pp_arena_destroy(arena);
+		}
+}
+
 static void random_programs(void **state)
 {
 	(void)state;
@@ -291,6 +316,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(closed_forms),
 	    cmocka_unit_test(order_of_time),
+	    cmocka_unit_test(closed_forms_of_others),
 	    cmocka_unit_test(moves_only_while_polled),
 	    cmocka_unit_test(takes_a_share),
 	    cmocka_unit_test(times_stop_at_the_most),
