@@ -12,7 +12,7 @@ static const long moment = 300000000; /* ns */
 
 static bool parse_kind(const char *kind, struct pp_fault *fault)
 {
-	static const char *const kinds[] = {"", "exit", "fail", "sleep", "kill", "stop", "skip", "nan"};
+	static const char *const kinds[] = {"", "exit", "fail", "sleep", "kill", "stop", "skip", "cut", "nan"};
 	for (unsigned i = 1; i < sizeof kinds / sizeof *kinds; i++)
 		if (strcmp(kind, kinds[i]) == 0)
 			fault->kind = (enum pp_fault_kind)i;
@@ -39,7 +39,7 @@ bool pp_fault_parse(const char *text, struct pp_fault *fault, struct pp_status *
 				return true;
 			}
 	return pp_fail(status, PP_EXIT_USAGE,
-	               "PP_FAULT=%s: want RANK:INSTRUCTION[@STEP]:exit|fail|sleep|kill|stop|skip|nan, such as 2:3:exit",
+	               "PP_FAULT=%s: want RANK:INSTRUCTION[@STEP]:exit|fail|sleep|kill|stop|skip|cut|nan, such as 2:3:exit",
 	               text);
 }
 
@@ -58,6 +58,7 @@ enum pp_fault_kind pp_fault_meet(enum pp_fault_kind kind)
 	case PP_FAULT_NONE:
 	case PP_FAULT_FAIL:
 	case PP_FAULT_SKIP:
+	case PP_FAULT_CUT:
 	case PP_FAULT_NAN:
 		break;
 	case PP_FAULT_EXIT:

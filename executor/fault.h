@@ -17,6 +17,7 @@ enum pp_fault_kind {
 	PP_FAULT_KILL,  /* its process kills itself with SIGKILL */
 	PP_FAULT_STOP,  /* … stops itself with SIGSTOP */
 	PP_FAULT_SKIP,  /* the next send, receive or collective is never posted, nor later ones of its channel or group */
+	PP_FAULT_CUT,   /* its connections of the control star fall silent, as if a cable was pulled */
 	PP_FAULT_NAN,   /* a number that the instruction reads becomes NaN, in this step and all later ones */
 };
 

@@ -317,6 +317,9 @@ static bool meet_fault(struct pp_interp *interp, const struct pp_stream *stream,
 		return pp_fail(interp->status, PP_EXIT_RUN, "planted fault: exit at instruction %" PRIu32, index + 1);
 	case PP_FAULT_FAIL:
 		return pp_fail(interp->status, PP_EXIT_RUN, "planted fault: failure at instruction %" PRIu32, index + 1);
+	case PP_FAULT_CUT:
+		atomic_store(&interp->watch->cut, true);
+		break;
 	case PP_FAULT_NAN:
 		if (read_slot(instr) == PP_NULL)
 			return pp_fail(interp->status, PP_EXIT_RUN,

@@ -11,6 +11,7 @@
 #include "transport/transport_mpi.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -141,6 +142,7 @@ static void stop_by_signal(void *context, const char *why)
 static bool keep_watch(struct start *start, const struct pp_limits *limits, struct pp_status *status)
 {
 	struct pp_launch *launch = start->launch;
+	signal(SIGPIPE, SIG_IGN); /* a launcher that is gone does not read what this rank says: no reason to die of it */
 	if (!pp_sentry_block())
 		return pp_fail(status, PP_EXIT_ENVIRONMENT, "cannot block signals");
 	start->star = pp_star_start(start->watch, limits, launch->stop_file);
@@ -170,7 +172,9 @@ static int run_job(struct start *start)
 	/* Nobody leaves before rank 0 has printed: launchers kill the job at the first bad exit. */
 	pp_transport_exchange(&pp_transport_mpi, start->endpoint, start->watch, "leaving", NULL, NULL, 0, &status);
 	pp_watch_doing(start->watch, "ending MPI");
-	pp_mpi_close(start->endpoint);
+	/* At the first bad exit the launcher goes away, and MPI's own end would fail for those that still are in it. */
+	if (code == PP_EXIT_OK)
+		pp_mpi_close(start->endpoint);
 	return code;
 }
 

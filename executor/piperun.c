@@ -56,7 +56,7 @@ static const struct pp_option table[] = {
     {"timeout-heartbeat", 0, PP_OPTION_UINT, "S", offsetof(struct arguments, timeout_heartbeat),
      "end the run if nothing is heard of a process for S seconds (default 10)", 1, 1000000, 0},
     {"stop-file", 0, PP_OPTION_TEXT, "FILE", offsetof(struct arguments, stop_file),
-     "stop after the current step once FILE exists, as SIGUSR1 does; save if checkpoints have a folder", 0, 0, 0},
+     "stop after the current step once FILE exists, as SIGUSR1 does, and remove it; saves if checkpoints have a folder", 0, 0, 0},
     {"threads", 0, PP_OPTION_UINT, "N", offsetof(struct arguments, threads), "threads of a rank; only 1 so far", 1, 1,
      0},
     {"jitter", 0, PP_OPTION_UINT, "SEED", offsetof(struct arguments, jitter),

@@ -35,6 +35,7 @@ struct pp_watch {
 	struct pp_whereabouts own;
 	struct pp_gate gate;
 	atomic_bool reported;
+	atomic_bool cut; /* a planted fault: the keeper is to hear and say nothing more */
 };
 
 void pp_watch_init(struct pp_watch *watch, const struct pp_program *program, uint32_t world, uint64_t timeout);

@@ -91,7 +91,7 @@ size_t pp_hub_sockets(const struct pp_star *star, int *sockets)
 
 static void tell_all(struct pp_star *star, enum pp_word word, uint64_t number, const void *data, size_t bytes)
 {
-	for (uint32_t i = 1; i < star->world; i++)
+	for (uint32_t i = 1; i < star->world && !atomic_load(&star->watch->cut); i++)
 		pp_wire_send(&star->peers[i].wire, word, 0, number, data, bytes);
 }
 
@@ -132,8 +132,10 @@ static void look_for_stop_file(struct pp_star *star, uint64_t now)
 	if (!star->stop_file || star->stopping || now - star->stop_looked < STOP_FILE_MS * millisecond)
 		return;
 	star->stop_looked = now;
-	if (access(star->stop_file, F_OK) == 0)
-		ask_stop(star, "the stop file");
+	if (access(star->stop_file, F_OK) != 0)
+		return;
+	unlink(star->stop_file); /* it has done its work: not to stop the next run as well */
+	ask_stop(star, "the stop file");
 }
 
 /* ---- hearing --------------------------------------------------------------------------------- */
@@ -199,10 +201,10 @@ static void hear_peer(struct pp_star *star, uint32_t rank, uint64_t now)
 {
 	struct pp_peer *peer = &star->peers[rank];
 	struct pp_account *account = &star->accounts[rank];
-	enum pp_arrival arrival;
+	enum pp_arrival arrival = PP_NOTHING;
 	if (!peer->connected)
 		return;
-	while ((arrival = pp_wire_receive(&peer->wire)) == PP_FRAME) {
+	while (!atomic_load(&star->watch->cut) && (arrival = pp_wire_receive(&peer->wire)) == PP_FRAME) {
 		peer->heard = now;
 		hear_frame(star, rank, &peer->wire.in.frame);
 	}

@@ -189,7 +189,7 @@ struct pp_wait pp_scene_wait(const struct pp_scene *scene, uint32_t rank)
 			wait_for_message(scene, rank, &wait);
 		else
 			wait_for_group(scene, rank, &wait);
-		if (!has_posted(scene, rank, stream)) { /* its own post is what is missing */
+		if (!wait.missing && !has_posted(scene, rank, stream)) { /* its own post is what is missing */
 			wait.peer = rank;
 			wait.missing = true;
 			wait.unposted = (uint32_t)(wait.instr - stream->items);

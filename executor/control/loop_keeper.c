@@ -133,6 +133,8 @@ static void look_for_stop(struct pp_loop_keeper *keeper, uint64_t now)
 	if (!why && keeper->stop_file && now - keeper->stop_looked >= STOP_FILE_MS * millisecond) {
 		keeper->stop_looked = now;
 		why = access(keeper->stop_file, F_OK) == 0 ? "the stop file" : NULL;
+		if (why)
+			unlink(keeper->stop_file); /* it has done its work: not to stop the next run as well */
 	}
 	if (why && !keeper->stopping)
 		stop_together(keeper, why);

@@ -15,7 +15,8 @@ enum { SETTLE_MS = 300, YIELD_MS = 200 };
 
 static bool say(struct pp_star *star, enum pp_word word, uint64_t number, const char *text)
 {
-	return pp_wire_send(&star->hub, word, star->rank, number, text, text ? strlen(text) + 1 : 0);
+	return !atomic_load(&star->watch->cut) &&
+	       pp_wire_send(&star->hub, word, star->rank, number, text, text ? strlen(text) + 1 : 0);
 }
 
 static void say_place(struct pp_star *star, uint32_t rank)
@@ -23,7 +24,8 @@ static void say_place(struct pp_star *star, uint32_t rank)
 	struct pp_page_rank *entry = &star->page->ranks[rank];
 	struct pp_seen place = pp_whereabouts_read(&entry->position);
 	bool stopped = rank != star->rank && pp_process_is_stopped(atomic_load(&entry->pid));
-	pp_wire_send(&star->hub, PP_WORD_PLACE, rank, stopped, &place, sizeof place);
+	if (!atomic_load(&star->watch->cut))
+		pp_wire_send(&star->hub, PP_WORD_PLACE, rank, stopped, &place, sizeof place);
 }
 
 static void hear_frame(struct pp_star *star, const struct pp_frame *frame)
@@ -134,8 +136,8 @@ static void report(struct pp_star *star, uint64_t now)
 
 void pp_spoke_turn(struct pp_star *star, uint64_t now)
 {
-	enum pp_arrival arrival;
-	while ((arrival = pp_wire_receive(&star->hub)) == PP_FRAME) {
+	enum pp_arrival arrival = PP_NOTHING;
+	while (!atomic_load(&star->watch->cut) && (arrival = pp_wire_receive(&star->hub)) == PP_FRAME) {
 		star->hub_heard = now;
 		hear_frame(star, &star->hub.in.frame);
 	}

@@ -38,9 +38,10 @@ static void sleep_ms(long ms)
 static void wait_for_events(struct pp_star *star, int mode, struct pollfd *polls, int *sockets)
 {
 	size_t count = 0;
-	if (mode == PP_STAR_HUB)
+	bool cut = atomic_load(&star->watch->cut);
+	if (mode == PP_STAR_HUB && !cut)
 		count = pp_hub_sockets(star, sockets);
-	else if (mode == PP_STAR_SPOKE && star->hub.socket >= 0)
+	else if (mode == PP_STAR_SPOKE && !cut && star->hub.socket >= 0)
 		sockets[count++] = star->hub.socket;
 	for (size_t i = 0; i < count; i++)
 		polls[i + 1] = (struct pollfd){.fd = sockets[i], .events = POLLIN};

@@ -61,8 +61,6 @@ static void hear(struct pp_endpoint *endpoint)
 	if (!endpoint->failed)
 		endpoint->told = true;
 	pp_mpi_fail(endpoint, text);
-	if (endpoint->note.rank < endpoint->first_to_fail)
-		endpoint->first_to_fail = endpoint->note.rank;
 	listen(endpoint);
 }
 
@@ -205,7 +203,6 @@ struct pp_endpoint *pp_mpi_open(struct pp_status *status)
 		return NULL;
 	}
 	endpoint->exchange = endpoint->note_request = MPI_REQUEST_NULL;
-	endpoint->first_to_fail = PP_NULL;
 	MPI_Comm *comms[] = {&endpoint->data, &endpoint->sums, &endpoint->control};
 	bool ok =
 	    pp_mpi_succeeded(endpoint, MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
@@ -304,21 +301,6 @@ void pp_mpi_close(struct pp_endpoint *endpoint)
 	MPI_Comm_free(&endpoint->control);
 	MPI_Finalize();
 	free(endpoint);
-}
-
-/* One rank aborts, the lowest of those that gave up by themselves: several at once confuse launchers. The others wait
- * to be ended, but not for ever. */
-void pp_mpi_abort(struct pp_endpoint *endpoint, int code)
-{
-	uint64_t start = pp_clock();
-	while (pp_clock() - start < GRACE_NS) {
-		hear(endpoint);
-		nanosleep(&(struct timespec){0, 1000000}, NULL);
-	}
-	if (!endpoint->told && (uint32_t)endpoint->rank < endpoint->first_to_fail)
-		MPI_Abort(endpoint->control, code);
-	nanosleep(&(struct timespec){3, 0}, NULL);
-	_exit(code);
 }
 
 const struct pp_transport_ops pp_transport_mpi = {

@@ -20,9 +20,6 @@ bool pp_mpi_bind(struct pp_endpoint *endpoint, const struct pp_program *program,
 /* End MPI after a run that succeeded, or after start checks that all ranks know to have failed. */
 void pp_mpi_close(struct pp_endpoint *endpoint);
 
-/* After `give_up`: end all ranks with this exit code; others get a moment to report first. Does not return. */
-void pp_mpi_abort(struct pp_endpoint *endpoint, int code);
-
 extern const struct pp_transport_ops pp_transport_mpi;
 
 #endif
