@@ -56,12 +56,12 @@ enum pp_fault_kind pp_fault_meet(enum pp_fault_kind kind)
 {
 	switch (kind) {
 	case PP_FAULT_NONE:
-	case PP_FAULT_FAIL:
 	case PP_FAULT_SKIP:
 	case PP_FAULT_CUT:
 	case PP_FAULT_NAN:
 		break;
 	case PP_FAULT_EXIT:
+	case PP_FAULT_FAIL:
 		nanosleep(&(struct timespec){0, moment}, NULL);
 		break;
 	case PP_FAULT_SLEEP:

@@ -152,6 +152,12 @@ static bool keep_watch(struct start *start, const struct pp_limits *limits, stru
 	return start->sentry || pp_fail(status, PP_EXIT_ENVIRONMENT, "cannot start the thread that waits for signals");
 }
 
+static void end_sentry(struct start *start)
+{
+	pp_sentry_stop(start->sentry);
+	start->sentry = NULL;
+}
+
 static int run_job(struct start *start)
 {
 	struct pp_status status;
@@ -169,7 +175,10 @@ static int run_job(struct start *start)
 			start->loaded.diag = NULL;
 		code = pp_launch_failed(&start->loaded, &status, start->rank == 0);
 	}
-	/* Nobody leaves before rank 0 has printed: launchers kill the job at the first bad exit. */
+	/* Nobody leaves before rank 0 has printed: launchers kill the job at the first bad exit. What they send is no news
+	 * then. */
+	if (code != PP_EXIT_OK)
+		end_sentry(start);
 	pp_transport_exchange(&pp_transport_mpi, start->endpoint, start->watch, "leaving", NULL, NULL, 0, &status);
 	pp_watch_doing(start->watch, "ending MPI");
 	/* At the first bad exit the launcher goes away, and MPI's own end would fail for those that still are in it. */
@@ -189,7 +198,7 @@ int pp_launch_mpi(struct pp_launch *launch)
 		return pp_launch_failed(&start.loaded, &status, true);
 	start.endpoint = pp_mpi_open(&status);
 	int code = start.endpoint ? run_job(&start) : pp_launch_failed(&start.loaded, &status, true);
-	pp_sentry_stop(start.sentry);
+	end_sentry(&start);
 	pp_star_close(start.star);
 	return code;
 }

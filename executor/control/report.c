@@ -113,7 +113,8 @@ static void print_wait(const struct pp_scene *scene, uint32_t rank, const struct
 		fprintf(out, "waits: %s", place->doing);
 		print_time(place->waited, out);
 	} else {
-		fputs("waits: ", out);
+		bool in_body = wait->kind == PP_WAITS_COLLECTIVE && wait->instr->op != PP_OP_COLL;
+		fputs(in_body ? "waits: a collective of its tp group in " : "waits: ", out);
 		print_instr(scene, rank, wait->instr, out);
 		if (wait->kind == PP_WAITS_MESSAGE && wait->peer != rank)
 			fprintf(out, " %s %s", wait->instr->op == PP_OP_RECV ? "from" : "to", name_of(scene, wait->peer, name));

@@ -85,7 +85,7 @@ done
 lines exit 1 '^error\[E0904\]: rank 2 is gone: .*; last instruction: wait for recv act s1 m0 \(step 1, instruction 9 of 40\)$'
 lines fail 1 '^error\[E0904\]: rank 2 failed: planted fault: failure at instruction 9; last instruction: wait for recv act s1 m0 \(step 1, instruction 9 of 40\)$'
 lines sleep 1 '^error\[E0904\]: rank 2 is waited for and does not get on with its work; last instruction: wait for recv act s1 m0 \(step 1, instruction 9 of 40\) \(no rank has moved for [0-9.]+ s, the limit is that of --timeout-first\)$'
-lines skip 1 '^error\[E0904\]: rank 2 never posted its instruction 5, recv grad s3 m0; '
+lines skip 1 '^error\[E0904\]: rank 2 never posted its instruction 11, send act s2 m0; '
 lines fail 1 'planted fault'
 
 # A limit that was asked for holds, even where 20 predicted steps (here 15 minutes) take longer.

@@ -1,14 +1,10 @@
 #!/usr/bin/env bash
-# piperun under mpirun: start checks (field case B39) and lost ranks (B40). Usage: piperun_mpi.sh BIN MPIRUN
+# piperun under mpirun: start checks (field case B39). Usage: piperun_mpi.sh BIN MPIRUN
 BIN=$1
 MPIRUN=$2
 . "$(dirname "$0")/check.sh"
 "$BIN/write_sample" 4 1 4 16 >"$work/four.pps"
 "$BIN/write_sample" 4 1 4 32 >"$work/other.pps"
-
-# MPICH's launcher returns 9 as it likes when a job is aborted.
-lost=5
-"$MPIRUN" --version | grep -q 'Open MPI\|OpenRTE' || lost=fails
 
 for ranks in 1 3 6; do
   run "start_$ranks" 3 timeout -k 5 10 "$MPIRUN" -n $ranks "$BIN/piperun" "$work/four.pps"
@@ -35,10 +31,4 @@ lines fine 0 '^piperun'
 [ "$(grep -c '^{"stage": [0-3], "phase": "[FB]", "median": ' "$work/p.json")" = 8 ] || { echo "profile: want 8 rows of bodies"; failures=1; }
 [ "$(grep -c '"ph": "X"' "$work/t.json")" -gt 200 ] || { echo "trace: want more than 200 slices"; failures=1; }
 
-for fault in fail sleep; do
-  run "$fault" "$lost" env PP_FAULT=2:8:$fault timeout -k 5 30 "$MPIRUN" -n 4 "$BIN/piperun" -q --timeout-first=1 "$work/four.pps"
-  lines "$fault" 1 '^piperun: rank 1 waits: recv grad s2 m0 from rank 2 '
-  lines "$fault" 1 '^error\[E0904\]: rank 2 '
-done
-lines fail 1 'planted fault: failure at instruction 9'
 finish
