@@ -325,7 +325,7 @@ static bool slots_are_shared(const struct plan *plan, const struct rank_plan *ra
 		const struct pp_stream *stream = &program->programs[index].streams[rank->rank];
 		for (uint32_t i = 0; i < stream->count; i++)
 			for (uint32_t operand = 0, mask = plan->slot_operands[stream->items[i].op]; mask; operand++, mask /= 2) {
-				uint32_t slot = stream->items[i].a[operand];
+				uint32_t slot = pp_instr_slot(&stream->items[i], operand);
 				if (!(mask % 2) || slot == PP_NULL || pp_slot_is_static(rank->table->slots[slot].class))
 					continue;
 				if (user[slot] && user[slot] != index + 1)
