@@ -49,14 +49,13 @@ void pp_recompute_warn(struct pp_arena *arena, const struct pp_spec *spec, const
 	struct pp_spec other = pp_recompute_instead(arena, spec, PP_RECOMPUTE_NORM | PP_RECOMPUTE_ACT);
 	struct pp_stages cheap = {0};
 	pp_cost_layers(arena, &other, &cheap);
-	struct pp_message *message =
-	    pp_warning(diag, "W0707", spec->recompute_span,
-	               "to compute attention again saves a block %s of %s per microbatch, and its backward of %s %s takes "
-	               "%s %s longer",
-	               pp_show_bytes(arena, counts->extra_bytes),
-	               pp_show_bytes(arena, counts->stash_bytes + counts->extra_bytes),
-	               pp_show_time(arena, stages->layer_ticks[layer][PP_PHASE_B], unit), unit.name,
-	               pp_show_time(arena, stages->layer_ticks[layer][PP_PHASE_R], unit), unit.name);
+	struct pp_message *message = pp_warning(
+	    diag, "W0707", spec->recompute_span,
+	    "to compute attention again saves a block %s of %s per microbatch, and its backward of %s %s takes "
+	    "%s %s longer",
+	    pp_show_bytes(arena, counts->extra_bytes), pp_show_bytes(arena, counts->stash_bytes + counts->extra_bytes),
+	    pp_show_time(arena, stages->layer_ticks[layer][PP_PHASE_B], unit), unit.name,
+	    pp_show_time(arena, stages->layer_ticks[layer][PP_PHASE_R], unit), unit.name);
 	pp_note(message, "attention keeps its output and a log-sum-exp, not the scores");
 	pp_help(message, "`recompute = [norm, act]` saves %s", effect_text(arena, &cheap, layer, unit));
 }

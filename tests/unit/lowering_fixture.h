@@ -260,6 +260,13 @@ static inline void draw_program(struct world *w)
 	w->spec.cluster.gpus = 1 + draw(w, w->schedule.ranks);
 	if (draw(w, 2))
 		w->spec.cluster.inter = (struct pp_link){.bandwidth = 1000000000, .latency = ticks[draw(w, 6)]};
+	bool again = draw(w, 2);
+	for (uint32_t s = 0; s < w->schedule.stages; s++) {
+		struct pp_stage *stage = &w->program.stages[s];
+		stage->recomputes = again && draw(w, 3);
+		stage->ticks[PP_PHASE_R] = stage->recomputes ? ticks[draw(w, 6)] : 0;
+		stage->extra_bytes = stage->recomputes || draw(w, 2) ? 256 * (1 + draw(w, 8)) : 0;
+	}
 }
 
 static inline void lower(struct world *w)

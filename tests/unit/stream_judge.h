@@ -6,7 +6,7 @@
 
 /* ---- the judge: one blocking run under rendezvous, with value tags in slots ------------------ */
 
-enum tag_kind { TAG_ACT, TAG_GRAD, TAG_AUX, TAG_FULL, TAG_HALF };
+enum tag_kind { TAG_ACT, TAG_GRAD, TAG_AUX, TAG_FULL, TAG_HALF, TAG_AGAIN, TAG_AGAIN_HALF };
 
 static inline uint64_t tag(enum tag_kind kind, uint32_t stage, uint32_t mb)
 {
@@ -26,7 +26,7 @@ struct judge {
 	uint32_t (*posts)[2]; /* [channels]: sends and recvs posted */
 	uint32_t **slot_of;   /* [2 * channels]: of each post */
 	uint8_t **waited;
-	uint8_t *forward, *backward, *weight; /* [stages * microbatches] */
+	uint8_t *forward, *again, *backward, *weight; /* [stages * microbatches] */
 	uint64_t errors;
 };
 
@@ -49,6 +49,31 @@ static inline void take_slot(struct judge *judge, uint32_t rank, uint32_t slot, 
 	state->tag = 0;
 }
 
+/* The stash is there and stays; the extra is made. */
+static inline void do_recompute(struct judge *judge, uint32_t rank, const struct pp_instr *x)
+{
+	size_t at = (size_t)x->stage * judge->program->microbatches + x->mb;
+	expect(judge, judge->program->stages[x->stage].recomputes && judge->program->stages[x->stage].rank == rank);
+	expect(judge, judge->forward[at] && !judge->again[at]++ && !judge->backward[at]);
+	expect(judge, judge->slots[rank][x->a[0]].tag == tag(TAG_FULL, x->stage, x->mb));
+	write_slot(judge, rank, x->extra, tag(TAG_AGAIN, x->stage, x->mb));
+}
+
+/* What a backward finds in extra, and leaves there. */
+static inline void do_extra(struct judge *judge, uint32_t rank, const struct pp_instr *x)
+{
+	const struct pp_stage *stage = &judge->program->stages[x->stage];
+	bool weights = x->op == PP_OP_BWDW, split = x->op == PP_OP_BWDI;
+	if (!stage->recomputes && (x->op == PP_OP_BWD || !stage->extra_bytes)) {
+		expect(judge, x->extra == PP_NULL);
+		return;
+	}
+	if (weights || stage->recomputes)
+		take_slot(judge, rank, x->extra, tag(weights ? TAG_AGAIN_HALF : TAG_AGAIN, x->stage, x->mb));
+	if (split)
+		write_slot(judge, rank, x->extra, tag(TAG_AGAIN_HALF, x->stage, x->mb));
+}
+
 static inline void do_compute(struct judge *judge, uint32_t rank, const struct pp_instr *x)
 {
 	const struct pp_program *program = judge->program;
@@ -66,8 +91,12 @@ static inline void do_compute(struct judge *judge, uint32_t rank, const struct p
 			write_slot(judge, rank, x->a[2], tag(TAG_ACT, x->stage, x->mb));
 		write_slot(judge, rank, x->a[3], tag(TAG_FULL, x->stage, x->mb));
 		return;
+	case PP_OP_REMAT:
+		do_recompute(judge, rank, x);
+		return;
 	case PP_OP_BWD:
 	case PP_OP_BWDI:
+		do_extra(judge, rank, x);
 		expect(judge, judge->forward[at] && !judge->backward[at]++);
 		expect(judge, last == (x->a[2] == PP_NULL) && first == (x->a[3] == PP_NULL));
 		if (!last)
@@ -79,6 +108,7 @@ static inline void do_compute(struct judge *judge, uint32_t rank, const struct p
 			write_slot(judge, rank, x->a[1], tag(TAG_HALF, x->stage, x->mb));
 		break;
 	case PP_OP_BWDW:
+		do_extra(judge, rank, x);
 		take_slot(judge, rank, x->a[1], tag(TAG_HALF, x->stage, x->mb));
 		break;
 	default:
@@ -171,7 +201,8 @@ static inline void judge_end(struct judge *judge)
 		}
 	}
 	for (size_t i = 0; i < (size_t)program->stage_count * program->microbatches; i++)
-		expect(judge, judge->forward[i] == 1 && judge->backward[i] == 1 && judge->weight[i] == 1);
+		expect(judge, judge->forward[i] == 1 && judge->backward[i] == 1 && judge->weight[i] == 1 &&
+		                  judge->again[i] == program->stages[i / program->microbatches].recomputes);
 	for (uint32_t channel = 0; channel < program->channel_count; channel++)
 		for (uint32_t i = 0; i < program->channels[channel].messages; i++)
 			expect(judge, judge->waited[2 * channel][i] == 1 && judge->waited[2 * channel + 1][i] == 1);
@@ -189,6 +220,7 @@ static inline uint64_t errors_in(struct world *w)
 	    .slot_of = PP_NEW_ARRAY(w->arena, uint32_t *, (size_t)2 * program->channel_count),
 	    .waited = PP_NEW_ARRAY(w->arena, uint8_t *, (size_t)2 * program->channel_count),
 	    .forward = PP_NEW_ARRAY(w->arena, uint8_t, actions),
+	    .again = PP_NEW_ARRAY(w->arena, uint8_t, actions),
 	    .backward = PP_NEW_ARRAY(w->arena, uint8_t, actions),
 	    .weight = PP_NEW_ARRAY(w->arena, uint8_t, actions),
 	};
@@ -253,7 +285,8 @@ static inline uint64_t run_time(struct world *w)
 					static const enum pp_phase phases[] = {[PP_OP_FWD] = PP_PHASE_F,
 					                                       [PP_OP_BWD] = PP_PHASE_B,
 					                                       [PP_OP_BWDI] = PP_PHASE_I,
-					                                       [PP_OP_BWDW] = PP_PHASE_W};
+					                                       [PP_OP_BWDW] = PP_PHASE_W,
+					                                       [PP_OP_REMAT] = PP_PHASE_R};
 					clock[rank] += program->stages[x->stage].ticks[phases[x->op]];
 					last = clock[rank] > last ? clock[rank] : last;
 				}
@@ -278,6 +311,10 @@ static inline uint64_t ideal_time(struct world *w)
 			for (; next[rank] < schedule->rows[rank].count; next[rank]++, moved = true) {
 				const struct pp_action *action = &schedule->rows[rank].actions[next[rank]];
 				bool forward = action->kind == PP_F;
+				const struct pp_stage *stage = &w->program.stages[action->stage];
+				bool again = stage->recomputes && (action->kind == PP_B || action->kind == PP_I);
+				uint64_t ready =
+				    clock[rank] + (again ? stage->ticks[PP_PHASE_R] : 0); /* before the gradient is there */
 				bool needs = action->kind != PP_W && (forward ? action->stage > 0 : action->stage + 1 < stages);
 				if (needs) {
 					uint32_t maker = forward ? action->stage - 1 : action->stage + 1,
@@ -296,9 +333,9 @@ static inline uint64_t ideal_time(struct world *w)
 						        pp_transfer_ticks(link->latency, link->bandwidth, (uint64_t)shape->out_count * 4);
 						at = *busy;
 					}
-					clock[rank] = at > clock[rank] ? at : clock[rank];
+					ready = at > ready ? at : ready;
 				}
-				clock[rank] += w->program.stages[action->stage].ticks[action->kind];
+				clock[rank] = ready + stage->ticks[action->kind];
 				last = clock[rank] > last ? clock[rank] : last;
 				if (action->kind != PP_W)
 					made[2 * ((size_t)action->stage * m + action->mb) + forward] = clock[rank] + 1;
