@@ -74,9 +74,12 @@ struct pp_curve {
 /* Stashes held (`bytes` false) or live bytes, static slots included. */
 struct pp_curve pp_memory_curve(const struct pp_dump *dump, uint32_t rank, bool bytes);
 
-/* Elements of the distinct weights that live on a rank. */
 /* Of the costs of stages, which may be far below the unit of the whole step. */
 struct pp_time_unit pp_stage_unit(const struct pp_dump *dump);
+
+/* Parameters of the model in a use of a tensor, without rows that pad the vocabulary; and in the distinct tensors of a
+ * pipeline rank. */
+uint64_t pp_use_params(const struct pp_program *program, uint32_t use);
 uint64_t pp_rank_params(const struct pp_program *program, uint32_t rank);
 
 #endif

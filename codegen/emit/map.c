@@ -13,8 +13,7 @@ static uint64_t stage_params(const struct pp_program *program, uint32_t stage)
 	uint64_t params = 0;
 	for (uint32_t i = 0; i < program->use_count; i++)
 		if (program->uses[i].stage == stage)
-			params += (uint64_t)program->tensors[program->uses[i].tensor].rows *
-			          program->tensors[program->uses[i].tensor].columns;
+			params += pp_use_params(program, i);
 	return params;
 }
 

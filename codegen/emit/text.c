@@ -31,13 +31,42 @@ struct pp_time_unit pp_stage_unit(const struct pp_dump *dump)
 	return most < dump->unit.ns ? pp_time_unit_for(most) : dump->unit;
 }
 
+/* Whether the forward body of a stage looks tokens up in this weight, or makes the logits of the loss with it. */
+static bool is_token_table(const struct pp_program *program, uint32_t stage, uint32_t weight)
+{
+	enum { WEIGHT = 1, OUTPUT = 3, LOGITS = 0 };
+	uint32_t at = program->stages[stage].body[PP_PHASE_F], logits = PP_NULL;
+	const struct pp_body *body = at == PP_NULL ? NULL : &program->bodies[at];
+	for (uint32_t i = 0; body && i < body->count; i++) {
+		const struct pp_body_instr *instr = &body->items[i];
+		bool reads = (instr->op == PP_BODY_EMBED || instr->op == PP_BODY_LINEAR) &&
+		             body->regs[instr->operand[WEIGHT]].base == PP_BASE_WEIGHT &&
+		             body->regs[instr->operand[WEIGHT]].slot == weight;
+		bool ends = (instr->op == PP_BODY_XENT || instr->op == PP_BODY_XENT_STATS) && instr->operand[LOGITS] == logits;
+		if ((reads && instr->op == PP_BODY_EMBED) || ends)
+			return true;
+		logits = reads ? instr->operand[OUTPUT] : logits;
+	}
+	return false;
+}
+
+uint64_t pp_use_params(const struct pp_program *program, uint32_t use)
+{
+	const struct pp_use *at = &program->uses[use];
+	const struct pp_tensor *tensor = &program->tensors[at->tensor];
+	bool pads = tensor->rows > program->train.vocab && is_token_table(program, at->stage, at->weight);
+	return (uint64_t)(pads ? program->train.vocab : tensor->rows) * tensor->columns;
+}
+
 uint64_t pp_rank_params(const struct pp_program *program, uint32_t rank)
 {
 	uint64_t params = 0;
-	for (uint32_t i = 0; i < program->rank[rank].slot_count; i++) {
-		const struct pp_slot *slot = &program->rank[rank].slots[i];
-		if (slot->class == PP_SLOT_WEIGHT && slot->tensor != PP_NULL)
-			params += (uint64_t)program->tensors[slot->tensor].rows * program->tensors[slot->tensor].columns;
+	for (uint32_t i = 0; i < program->use_count; i++) {
+		const struct pp_use *use = &program->uses[i];
+		bool here = program->stages[use->stage].rank == rank, counted = false;
+		for (uint32_t k = i; here && k-- > 0 && program->uses[k].tensor == use->tensor;)
+			counted |= program->stages[program->uses[k].stage].rank == rank;
+		params += here && !counted ? pp_use_params(program, i) : 0;
 	}
 	return params;
 }
