@@ -479,7 +479,7 @@ static uint64_t tail_bytes(const struct pp_measure *measure, uint32_t rank, unsi
 	uint64_t bytes = 0;
 	for (uint32_t i = 0; i < stream->count; i++)
 		if (stream->items[i].op == op)
-			bytes += pp_tail_traffic(&measure->program->rank[rank], &stream->items[i]);
+			bytes += pp_tail_traffic(measure->program, rank, &stream->items[i]);
 	return bytes;
 }
 

@@ -66,9 +66,9 @@ struct pp_queues pp_queues_assign(struct pp_arena *arena, const struct pp_progra
 	else if (queues->layout == PP_LAYOUT_CHANNEL)
 		queues->count = 2 * program->channel_count;
 	for (uint32_t g = 0; g < program->group_count; g++) {
-		queues->group[g] = one || program->groups[g].axis != PP_AXIS_PP ? PP_NULL : queues->count;
-		if (queues->group[g] != PP_NULL)
-			queues->count += program->groups[g].member_count;
+		queues->group[g] = one ? PP_NULL : queues->count;
+		if (!one)
+			queues->count += program->groups[g].axis == PP_AXIS_PP ? program->groups[g].member_count : program->ranks;
 	}
 	return made;
 }
@@ -90,7 +90,6 @@ uint32_t pp_queues_collective(const struct pp_queues *queues, uint32_t group, ui
 {
 	if (queues->layout == PP_LAYOUT_RANK || queues->layout == PP_LAYOUT_BLOCKING)
 		return rank;
-	if (queues->group[group] == PP_NULL)
-		return PP_NULL;
-	return queues->group[group] + pp_group_member(&queues->program->groups[group], rank);
+	const struct pp_group *shape = &queues->program->groups[group];
+	return queues->group[group] + (shape->axis == PP_AXIS_PP ? pp_group_member(shape, rank) : rank);
 }

@@ -261,17 +261,23 @@ static bool wait_collective(struct pp_sim_run *run, uint32_t rank, const struct 
 	return true;
 }
 
-uint64_t pp_tail_traffic(const struct pp_rank *memory, const struct pp_instr *instr)
+uint64_t pp_tail_traffic(const struct pp_program *program, uint32_t rank, const struct pp_instr *instr)
 {
 	static const uint8_t passes[PP_OP_COUNT][4] = {[PP_OP_ZERO] = {1},
 	                                               [PP_OP_ADD] = {2, 1},
 	                                               [PP_OP_SQNORM] = {1},
 	                                               [PP_OP_CLIP] = {1, 1, 1},
 	                                               [PP_OP_OPT] = {2, 1, 2, 2}};
+	const struct pp_rank *memory = &program->rank[rank];
 	uint64_t bytes = 0;
-	for (int i = 0; i < 4; i++)
-		if (passes[instr->op][i] && instr->a[i] < memory->slot_count)
-			bytes = pp_plus(bytes, passes[instr->op][i] * memory->slots[instr->a[i]].bytes);
+	for (int i = 0; i < 4; i++) {
+		if (!passes[instr->op][i] || instr->a[i] >= memory->slot_count)
+			continue;
+		const struct pp_slot *slot = &memory->slots[instr->a[i]];
+		bool part = instr->flags & PP_SHARD && slot->class != PP_SLOT_MOMENT; /* which are shards already */
+		bytes =
+		    pp_plus(bytes, passes[instr->op][i] * (part ? slot->bytes / (program->dp ? program->dp : 1) : slot->bytes));
+	}
 	return bytes;
 }
 
@@ -280,8 +286,7 @@ static void tail_work(struct pp_sim_run *run, uint32_t rank, const struct pp_ins
 	struct pp_sim_state *state = &run->ranks[rank];
 	uint64_t start = state->clock, bandwidth = run->program->cost.memory_bandwidth;
 	if (bandwidth)
-		state->clock =
-		    pp_plus(start, pp_transfer_ticks(0, bandwidth, pp_tail_traffic(&run->program->rank[rank], instr)));
+		state->clock = pp_plus(start, pp_transfer_ticks(0, bandwidth, pp_tail_traffic(run->program, rank, instr)));
 	if (run->progress && state->clock > start)
 		pp_sim_busy(run, rank, start, instr);
 	if (inside(state))

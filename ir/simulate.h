@@ -81,8 +81,8 @@ uint64_t pp_ring_part(enum pp_collective kind, uint64_t payload, uint64_t member
 /* Steps of that ring: 2 (n - 1) for an allreduce, n - 1 for its halves. */
 uint64_t pp_ring_steps(enum pp_collective kind, uint64_t members);
 
-/* Bytes that an instruction of the step tail moves: reads and writes of its slots. */
-uint64_t pp_tail_traffic(const struct pp_rank *memory, const struct pp_instr *instr);
+/* Bytes that an instruction of the step tail moves: reads and writes of its slots, or of its shard of them. */
+uint64_t pp_tail_traffic(const struct pp_program *program, uint32_t rank, const struct pp_instr *instr);
 
 /* No order of the computes of `named` on their ranks ends before this: bounds.c. `busy`: compute time of each rank;
  * scratch memory comes from `arena`. */

@@ -27,7 +27,7 @@ static void bytes_per_parameter(void **state)
 		uint32_t dp, zero;
 		uint64_t each; /* bytes of a parameter, times 8 */
 	} cases[] = {
-	    {PP_F32, PP_ADAMW, 1, 0, 128}, {PP_F32, PP_ADAMW, 8, 0, 128}, {PP_F32, PP_ADAMW, 8, 1, 64 + 8},
+	    {PP_F32, PP_ADAMW, 1, 0, 128}, {PP_F32, PP_ADAMW, 8, 0, 128},  {PP_F32, PP_ADAMW, 8, 1, 64 + 8},
 	    {PP_F32, PP_ADAMW, 2, 1, 96},  {PP_BF16, PP_ADAMW, 8, 0, 112}, {PP_BF16, PP_ADAMW, 8, 1, 48 + 8},
 	    {PP_F32, PP_SGD, 8, 0, 64},    {PP_F32, PP_SGD, 8, 1, 64},
 	};
