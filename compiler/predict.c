@@ -5,6 +5,7 @@
 #include "ir/figures.h"
 #include "ir/grid.h"
 #include "ir/lifetime.h"
+#include "ir/outside.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -17,6 +18,7 @@ struct predicting {
 	const struct pp_sim *sim;
 	struct pp_arena *arena;
 	struct pp_terms terms;
+	bool threads;              /* ranks are threads of one process */
 	uint32_t busiest, fullest; /* ranks */
 };
 
@@ -199,6 +201,23 @@ static void add_bytes(struct predicting *p, const char *name, uint64_t bytes, co
 		                        .source = source});
 }
 
+/* What a process of piperun holds beside arenas: one rank by MPI, or all of them as threads. */
+static void add_outside(struct predicting *p)
+{
+	struct pp_outside_run run = {.mpi = !p->threads, .pp = p->fullest};
+	uint64_t bytes[PP_OUTSIDE_COUNT], total = 0;
+	const char *list = "";
+	pp_outside_predict(p->program, &run, bytes);
+	for (unsigned term = 0; term < PP_OUTSIDE_COUNT; term++) {
+		total += bytes[term];
+		if (bytes[term] >= 100 * 1024)
+			list = pp_arena_printf(p->arena, "%s%s%s %s", list, *list ? ", " : "", pp_outside_name[term],
+			                       pp_show_bytes(p->arena, bytes[term]));
+	}
+	add_bytes(p, p->threads ? "outside all arenas, loop" : "outside the arena, mpi", total, "see piperun --memory",
+	          list, "docs/memory.md");
+}
+
 /* The rank whose arena is largest. */
 static void add_memory(struct predicting *p)
 {
@@ -225,6 +244,7 @@ static void add_memory(struct predicting *p)
 	          pp_arena_printf(p->arena, "%s + %s", pp_show_bytes(p->arena, rank->static_bytes),
 	                          pp_show_bytes(p->arena, dynamic)),
 	          planned);
+	add_outside(p);
 	add_bytes(p, "reserve", rank->reserve, "gpu.reserve", "what others need beside the arena", "spec");
 	add_bytes(p, "capacity", rank->capacity, "gpu.memory", "", "spec");
 }
@@ -380,12 +400,13 @@ static void add_work(struct predicting *p)
 		                        .source = counted});
 }
 
-struct pp_terms pp_predict(const struct pp_unit *unit, const struct pp_sim *sim)
+struct pp_terms pp_predict(const struct pp_unit *unit, const struct pp_sim *sim, const char *transport)
 {
 	struct predicting p = {.unit = unit,
 	                       .program = unit->program,
 	                       .train = pp_program_find(unit->program, "train"),
 	                       .sim = sim,
+	                       .threads = strcmp(transport, "loop") == 0,
 	                       .arena = unit->arena};
 	for (uint32_t r = 1; r < unit->program->ranks; r++) {
 		if (sim->rank[r].busy > sim->rank[p.busiest].busy)

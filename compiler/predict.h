@@ -20,10 +20,10 @@ struct pp_terms {
 	size_t count, capacity;
 };
 
-/* requires: a unit that was compiled up to `simulate`; `sim`: its simulation over the transport that is asked for. */
-struct pp_terms pp_predict(const struct pp_unit *unit, const struct pp_sim *sim);
+/* requires: a unit that was compiled up to `simulate`; `sim`: its simulation over `transport`. */
+struct pp_terms pp_predict(const struct pp_unit *unit, const struct pp_sim *sim, const char *transport);
 
-/* `transport`: of the simulation. JSON has "schema": "pipec.predict/1". */
+/* JSON has "schema": "pipec.predict/1". */
 void pp_predict_print(const struct pp_unit *unit, const struct pp_sim *sim, const char *transport, bool json,
                       FILE *out);
 

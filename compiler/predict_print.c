@@ -249,7 +249,7 @@ static void print_json(const struct pp_unit *unit, const struct pp_sim *sim, con
 
 void pp_predict_print(const struct pp_unit *unit, const struct pp_sim *sim, const char *transport, bool json, FILE *out)
 {
-	struct pp_terms terms = pp_predict(unit, sim);
+	struct pp_terms terms = pp_predict(unit, sim, transport);
 	if (json)
 		print_json(unit, sim, &terms, transport, out);
 	else

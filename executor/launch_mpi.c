@@ -85,6 +85,7 @@ static int run_rank(struct start *start, struct pp_status *status)
 	pp_launch_predict(launch, program, pp_transport_mpi.name);
 	pp_star_limits(start->star, &launch->limits);
 	atomic_store(&start->watch->program, program);
+	launch->run.marks.program = pp_resident_bytes();
 	bool bound = pp_mpi_bind(start->endpoint, program, &launch->transport, status);
 	struct pp_endpoint *queued = NULL;
 	if (bound && launch->queues != PP_LAYOUT_CHANNEL) {
@@ -94,6 +95,7 @@ static int run_rank(struct start *start, struct pp_status *status)
 	}
 	if (!agree(start, "opening channels", bound, status))
 		return pp_launch_failed(&start->loaded, status, start->rank == 0);
+	launch->run.marks.transport = pp_resident_bytes();
 	struct pp_rank_run run = {.program = program,
 	                          .world = start->rank,
 	                          .device_ops = launch->device,
@@ -162,6 +164,7 @@ static int run_job(struct start *start)
 {
 	struct pp_status status;
 	struct pp_launch *launch = start->launch;
+	launch->run.marks.library = pp_resident_bytes();
 	start->rank = start->watch->world = pp_mpi_rank(start->endpoint);
 	start->ranks = pp_mpi_ranks(start->endpoint);
 	start->cards = PP_NEW_ARRAY(launch->arena, struct pp_card, start->ranks);

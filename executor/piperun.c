@@ -16,7 +16,7 @@ struct arguments {
 	unsigned device, transport;
 	const char *trace, *profile, *metrics, *data, *save, *resume, *init, *stop_file;
 	unsigned queues; /* enum pp_layout */
-	bool sync_send, check_identity, canary, weights_hash, quiet;
+	bool sync_send, check_identity, canary, memory, weights_hash, quiet;
 };
 
 static const struct pp_option table[] = {
@@ -71,6 +71,8 @@ static const struct pp_option table[] = {
      "compare what each message is at both ends", 0, 0, 0},
     {"canary", 0, PP_OPTION_FLAG, NULL, offsetof(struct arguments, canary),
      "check that every step writes to planned memory only, and say what of the plan was never touched", 0, 0, 0},
+    {"memory", 0, PP_OPTION_FLAG, NULL, offsetof(struct arguments, memory),
+     "after the run, say what the process holds beside its arena, predicted and measured", 0, 0, 0},
     {"quiet", 'q', PP_OPTION_FLAG, NULL, offsetof(struct arguments, quiet), "no log lines", 0, 0, 0},
 };
 
@@ -167,6 +169,7 @@ static struct pp_limits limits_of(const struct arguments *values)
 static int run(struct pp_arena *arena, int argc, char **argv)
 {
 	struct arguments values = {.threads = 1};
+	uint64_t begin = pp_resident_bytes();
 	struct pp_arguments arguments;
 	struct pp_status status;
 	if (!none_of_later(argc, argv, &status) ||
@@ -207,6 +210,8 @@ static int run(struct pp_arena *arena, int argc, char **argv)
 	            .resume_path = values.resume,
 	            .init_path = values.init,
 	            .canary = values.canary,
+	            .memory = values.memory,
+	            .marks = {.begin = begin},
 	            .weights_hash = values.weights_hash,
 	            .quiet = values.quiet,
 	            .jitter = values.jitter},

@@ -3,6 +3,7 @@
 #define PP_RUN_OPTIONS_H
 
 #include "fault.h"
+#include "memory_use.h"
 
 #include "ir/simulate.h"
 
@@ -23,6 +24,8 @@ struct pp_run_options {
 	struct pp_fault fault;
 	uint32_t here;                  /* ranks on this machine */
 	const struct pp_sim *predicted; /* or NULL; with intervals where instructions are timed */
+	bool memory;                   /* print what lies outside the arena, predicted and measured */
+	struct pp_memory_marks marks;
 	const struct pp_arena *arena;   /* of the launch: scratch arenas are made like it */
 };
 

@@ -99,6 +99,11 @@ uint64_t *pp_run_times_of(struct pp_run_times *times, uint64_t step)
 	return step <= times->kept ? times->items + (step - 1) * 2 * times->longest : NULL;
 }
 
+uint64_t pp_run_times_kept(const struct pp_run_times *times)
+{
+	return times->kept;
+}
+
 /* ---- gathering ------------------------------------------------------------------------------- */
 
 /* One number per clock: processes of one running system share theirs. */

@@ -19,6 +19,9 @@ void pp_run_times_start(struct pp_run_times *times);
 /* Where the interpreter keeps the times of this step (from 1), or NULL. */
 uint64_t *pp_run_times_of(struct pp_run_times *times, uint64_t step);
 
+/* Steps that are kept. */
+uint64_t pp_run_times_kept(const struct pp_run_times *times);
+
 /* Gather; rank 0 writes the trace and the profile, and prints the comparison to `out` (NULL: nothing is printed). */
 bool pp_run_times_finish(struct pp_run_times *times, const struct pp_report_link *link, FILE *out,
                          struct pp_status *status);

@@ -10,6 +10,7 @@
 #include "evaluation.h"
 #include "metrics.h"
 #include "run_agree.h"
+#include "run_memory.h"
 #include "run_report.h"
 #include "run_times.h"
 #include "run_weights.h"
@@ -396,6 +397,10 @@ static bool finish(struct training *training, struct pp_status *status)
 		fprintf(out, "nothing left to do: %s is of step %" PRIu64 " of %" PRIu64 "\n", training->from,
 		        training->begin.step, training->steps);
 	if (ran && !pp_run_report_print(training->report, &link, run->options, out, status))
+		return false;
+	uint64_t kept = training->times ? pp_run_times_kept(training->times) : 0;
+	FILE *memory_out = run->world == 0 ? stdout : NULL;
+	if (ran && run->options->memory && !pp_run_memory_print(&link, run->options, kept, memory_out, status))
 		return false;
 	if (training->times && !pp_run_times_finish(training->times, &link, out, status))
 		return false;

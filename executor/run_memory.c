@@ -1,0 +1,150 @@
+/* Memory outside of the arenas: run_memory.h. The arenas of a process have all been touched after a step, which
+ * --canary shows; what is resident beyond them lies outside. */
+#include "run_memory.h"
+
+#include "ir/figures.h"
+#include "ir/outside.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* Of one process. */
+struct holding {
+	uint64_t arenas, resident; /* at the end */
+	struct pp_memory_marks marks;
+	uint64_t data_bytes;
+};
+
+static bool by_mpi(const struct pp_report_link *link)
+{
+	return strcmp(link->transport->name, "mpi") == 0;
+}
+
+/* All ranks of this process. */
+static uint64_t arenas_here(const struct pp_report_link *link)
+{
+	const struct pp_program *program = link->interp->program;
+	if (by_mpi(link))
+		return program->rank[link->interp->coord.pp].arena_bytes;
+	uint64_t bytes = 0;
+	for (uint32_t r = 0; r < program->ranks; r++)
+		bytes += program->rank[r].arena_bytes * (pp_grid_world(program) / program->ranks);
+	return bytes;
+}
+
+static uint64_t data_bytes(const struct pp_program *program, const struct pp_run_options *options)
+{
+	const char *path = options->data_path                    ? options->data_path
+	                   : program->train.data == PP_DATA_FILE ? program->train.data_path
+	                                                         : NULL;
+	struct stat info;
+	return path && stat(path, &info) == 0 ? (uint64_t)info.st_size : 0;
+}
+
+static uint64_t outside_of(const struct holding *holding)
+{
+	return holding->resident > holding->arenas ? holding->resident - holding->arenas : 0;
+}
+
+static uint64_t growth(uint64_t before, uint64_t after)
+{
+	return after > before ? after - before : 0;
+}
+
+/* Of the terms that a start passes one after the other. */
+static uint64_t measured_term(const struct holding *holding, enum pp_outside term)
+{
+	const struct pp_memory_marks *marks = &holding->marks;
+	switch (term) {
+	case PP_OUTSIDE_PROCESS:
+		return marks->begin;
+	case PP_OUTSIDE_LIBRARY:
+		return growth(marks->begin, marks->library);
+	case PP_OUTSIDE_PROGRAM:
+		return growth(marks->library, marks->program);
+	case PP_OUTSIDE_TRANSPORT:
+		return growth(marks->program, marks->transport);
+	case PP_OUTSIDE_RANKS:
+	case PP_OUTSIDE_DATA:
+	case PP_OUTSIDE_RECORDS:
+	case PP_OUTSIDE_SAVING:
+	case PP_OUTSIDE_COUNT:
+		return 0;
+	}
+	return 0;
+}
+
+static void put_row(struct pp_table *table, const char *name, uint64_t predicted, const char *measured,
+                    const char *formula)
+{
+	pp_table_cell(table, name);
+	pp_table_cell(table, pp_show_bytes(table->arena, predicted));
+	pp_table_cell(table, measured);
+	pp_table_cell(table, formula);
+}
+
+static void print_holding(const struct pp_report_link *link, const struct pp_run_options *options, uint64_t kept_steps,
+                          uint32_t world, const struct holding *holding, FILE *out)
+{
+	const struct pp_program *program = link->interp->program;
+	struct pp_arena *arena = pp_arena_scratch(options->arena);
+	struct pp_outside_run run = {.mpi = by_mpi(link),
+	                             .pp = pp_grid_coord(program, world).pp,
+	                             .data_bytes = holding->data_bytes,
+	                             .kept_steps = kept_steps,
+	                             .canary = options->canary,
+	                             .saves = options->save_path || program->train.checkpoint_every};
+	uint64_t bytes[PP_OUTSIDE_COUNT], total = 0, rest = growth(holding->marks.transport, outside_of(holding));
+	struct pp_table table = pp_table_begin(arena, 4, 1 | 8);
+	pp_outside_predict(program, &run, bytes);
+	pp_table_cell(&table, "memory");
+	pp_table_cell(&table, "predicted");
+	pp_table_cell(&table, "measured");
+	pp_table_cell(&table, "formula");
+	put_row(&table, run.mpi ? "arena" : "arenas", holding->arenas, "touched", "planned");
+	for (unsigned term = 0; term < PP_OUTSIDE_COUNT; term++) {
+		total += bytes[term];
+		if (bytes[term] == 0)
+			continue;
+		const char *measured = term < PP_OUTSIDE_RANKS
+		                           ? pp_show_bytes(arena, measured_term(holding, (enum pp_outside)term))
+		                       : term == PP_OUTSIDE_RANKS ? pp_show_bytes(arena, rest)
+		                                                  : "with ranks";
+		put_row(&table, pp_outside_name[term], bytes[term], measured, pp_outside_formula[term]);
+	}
+	put_row(&table, "outside arenas", total, pp_show_bytes(arena, outside_of(holding)),
+	        pp_arena_printf(arena, "gpu.reserve keeps %s free for it%s",
+	                        pp_show_bytes(arena, program->rank[run.pp].reserve), run.mpi ? "" : " on each device"));
+	char name[PP_GRID_NAME];
+	fprintf(out, "%s%s:\n", run.mpi ? "the process that holds most, " : "all ranks in one process",
+	        run.mpi ? pp_grid_name(program, world, name) : "");
+	pp_table_print(&table, out);
+	fflush(out);
+	pp_arena_destroy(arena);
+}
+
+bool pp_run_memory_print(const struct pp_report_link *link, const struct pp_run_options *options, uint64_t kept_steps,
+                         FILE *out, struct pp_status *status)
+{
+	const struct pp_program *program = link->interp->program;
+	uint64_t world = pp_grid_world(program);
+	struct holding mine = {.arenas = arenas_here(link),
+	                       .resident = pp_resident_bytes(),
+	                       .marks = options->marks,
+	                       .data_bytes = data_bytes(program, options)};
+	struct holding *all = calloc(world, sizeof *all);
+	if (!all)
+		return pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory");
+	bool ok = pp_transport_exchange(link->transport, link->endpoint, link->watch, "gathering memory", &mine, all,
+	                                sizeof *all, status);
+	uint32_t most = 0;
+	for (uint32_t i = 1; ok && i < world; i++)
+		if (outside_of(&all[i]) > outside_of(&all[most]))
+			most = i;
+	if (ok && out)
+		print_holding(link, options, kept_steps, most, &all[most], out);
+	free(all);
+	return ok;
+}
