@@ -1,8 +1,9 @@
-/* record_code COMMAND...: runs it and appends "RANK CODE" to the file that PP_CODES names, then ends with its code (128 +
- * the signal that ended it).
+/* record_code COMMAND...: runs it and appends "RANK CODE" to the file that PP_CODES names, then ends with its code (128
+ * + the signal that ended it).
  *
  * Launchers kill all processes at the first bad exit. The command and what records its code are out of reach of their
- * SIGKILL, in a session of their own, so what is recorded is how each rank ends by itself; other signals are passed on. */
+ * SIGKILL, in a session of their own, so what is recorded is how each rank ends by itself; other signals are passed on.
+ */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>

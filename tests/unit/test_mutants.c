@@ -136,7 +136,7 @@ static uint32_t make_samples(struct pp_arena *arena, struct world *worlds, struc
 	}
 	for (uint32_t i = 0; i < LOWERED; i++)
 		samples[count++] = (struct sample){.name = "lowered", .program = lowered(&worlds[i], i + 1)};
-	static const char *const files[] = {"minimal",          "demo",         "tied",      "interleaved",
+	static const char *const files[] = {"minimal",          "demo",         "tied",       "interleaved",
 	                                    "zero_bubble_rows", "custom_costs", "gpt2_small", "llama_tp"};
 	for (size_t i = 0; i < sizeof files / sizeof *files; i++)
 		samples[count++] = (struct sample){.name = files[i], .program = compiled(arena, files[i])};

@@ -363,8 +363,9 @@ static void faults_are_read(void **state)
 	assert_false(pp_fault_parse("1:save:7:exit", &fault, &status));
 	assert_false(pp_fault_parse("2:13:explode", &fault, &status));
 	assert_int_equal(status.code, PP_EXIT_USAGE);
-	assert_string_equal(status.text, "PP_FAULT=2:13:explode: want "
-	                                 "RANK:INSTRUCTION[@STEP]:exit|fail|sleep|kill|stop|skip|cut|nan, such as 2:3:exit");
+	assert_string_equal(status.text,
+	                    "PP_FAULT=2:13:explode: want "
+	                    "RANK:INSTRUCTION[@STEP]:exit|fail|sleep|kill|stop|skip|cut|nan, such as 2:3:exit");
 	assert_false(pp_fault_parse("2:sleep", &fault, &status));
 	assert_false(pp_fault_parse("2:3:exit5", &fault, &status));
 }
