@@ -251,11 +251,29 @@ static void run_ranks(struct rank *ranks, uint32_t tp)
 	}
 }
 
+/* Four heads in place of the file's two: expected is what the kernels put together by hand give, which gradients_float
+ * holds to PyTorch. */
+static void expect_four_heads(struct reference *model)
+{
+	double count = 0;
+	model->shape.heads = model->shape.kv_heads = 4;
+	model->shape.head_dim = model->shape.hidden / 4;
+	for (uint32_t m = 0; m < model->shape.microbatches; m++) {
+		reference_microbatch(model, m, m == 0, model->loss + (size_t)2 * m);
+		count += model->loss[2 * m + 1];
+	}
+	for (uint32_t t = 0; t < model->tensor_count; t++)
+		for (size_t i = 0; i < (size_t)model->tensors[t].rows * model->tensors[t].columns; i++)
+			model->tensors[t].expected[i] = (double)model->tensors[t].gradient[i] / count;
+}
+
 static struct reference *run_cut(const char *path, uint32_t tp, bool sp, bool split, uint32_t padded, uint8_t recompute)
 {
 	static const uint32_t first[STAGES] = {0, 1, 3};
 	struct reference *model = reference_read(path);
 	assert_non_null(model);
+	if (model->shape.heads < tp)
+		expect_four_heads(model);
 	struct built built = program_of(model, tp, sp, padded);
 	recompute_blocks(&built, recompute);
 	build_bodies(&built, first, STAGES, 1, split ? SPLIT : FUSED);
@@ -303,10 +321,10 @@ static void check_cut(const char *path, uint32_t tp, bool sp, bool split, uint32
 	reference_free(model);
 }
 
-/* tp = 2, and 4 where there are heads for it: two key/value heads then serve two ranks each. */
-static void check(const char *path, uint32_t most_tp)
+/* tp = 2 and 4: two key/value heads then serve two ranks each. */
+static void check(const char *path)
 {
-	for (uint32_t tp = 2; tp <= most_tp; tp *= 2)
+	for (uint32_t tp = 2; tp <= MOST_TP; tp *= 2)
 		for (unsigned variant = 0; variant < 4; variant++)
 			check_cut(path, tp, variant & 1, variant & 2, variant == 3 ? 48 : 32);
 }
@@ -314,31 +332,31 @@ static void check(const char *path, uint32_t most_tp)
 static void tied_tanh(void **state)
 {
 	(void)state;
-	check(PP_TEST_DATA "/gpt2_tied.grads", 2);
+	check(PP_TEST_DATA "/gpt2_tied.grads");
 }
 
 static void untied_erf_window(void **state)
 {
 	(void)state;
-	check(PP_TEST_DATA "/gpt2_untied.grads", 2);
+	check(PP_TEST_DATA "/gpt2_untied.grads");
 }
 
 static void llama(void **state)
 {
 	(void)state;
-	check(PP_TEST_DATA "/llama.grads", 4);
+	check(PP_TEST_DATA "/llama.grads");
 }
 
 static void llama_qk_norm_biases(void **state)
 {
 	(void)state;
-	check(PP_TEST_DATA "/llama_qk_norm.grads", 4);
+	check(PP_TEST_DATA "/llama_qk_norm.grads");
 }
 
 static void llama_biases_of_heads(void **state)
 {
 	(void)state;
-	check(PP_TEST_DATA "/llama_qkv_bias.grads", 4);
+	check(PP_TEST_DATA "/llama_qkv_bias.grads");
 }
 
 int main(void)
