@@ -49,10 +49,14 @@ static uint64_t rank_load(const struct predicting *p, uint32_t rank)
 	return load;
 }
 
-/* Schedules whose makespan has a closed form: fused backwards on one stage per rank, in the order of 1f1b or gpipe. */
+/* Schedules whose makespan has a closed form: fused backwards on one stage per rank, in the order of 1f1b or gpipe;
+ * nothing is computed again, for that fills waits. */
 static bool has_closed_form(const struct predicting *p)
 {
 	const char *name = p->program->schedule_name;
+	for (uint32_t s = 0; s < p->program->stage_count; s++)
+		if (p->program->stages[s].body[PP_PHASE_R] != PP_NULL)
+			return false;
 	return name && (strcmp(name, "1f1b") == 0 || strcmp(name, "gpipe") == 0) &&
 	       p->program->stage_count == p->program->ranks;
 }
@@ -304,8 +308,9 @@ static uint64_t body_traffic(const struct predicting *p, uint32_t rank)
 
 static void add_traffic(struct predicting *p)
 {
-	static const char *const names[PP_AXIS_COUNT] = {
-	    [PP_AXIS_PP] = "sums over the pipeline", [PP_AXIS_TP] = "sums over tp", [PP_AXIS_DP] = "gradients over dp"};
+	static const char *const names[PP_AXIS_COUNT] = {[PP_AXIS_PP] = "sums over the pipeline",
+	                                                 [PP_AXIS_TP] = "sums over tp",
+	                                                 [PP_AXIS_DP] = "gradients and weights over dp"};
 	struct traffic most = {0};
 	uint32_t sender = 0;
 	uint64_t bodies = 0;

@@ -24,9 +24,9 @@ struct pp_run_options {
 	struct pp_fault fault;
 	uint32_t here;                  /* ranks on this machine */
 	const struct pp_sim *predicted; /* or NULL; with intervals where instructions are timed */
-	bool memory;                   /* print what lies outside the arena, predicted and measured */
+	bool memory;                    /* print what lies outside the arena, predicted and measured */
 	struct pp_memory_marks marks;
-	const struct pp_arena *arena;   /* of the launch: scratch arenas are made like it */
+	const struct pp_arena *arena; /* of the launch: scratch arenas are made like it */
 };
 
 #endif

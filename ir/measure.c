@@ -279,8 +279,10 @@ static void add_member(const struct pp_measure *measure, uint32_t first, uint32_
 	joined->last_in = times_of(measure, world, joint->wait)[1];
 }
 
-/* One collective of the group that `coord` is the first member of. False: there are no more. */
-static bool take_joint(struct pp_measure *measure, uint32_t number, struct pp_coord coord, size_t *cursors)
+/* One collective of the group that `coord` is the first member of, once the one before it had ended: they go one after
+ * the other. False: there are no more. */
+static bool take_joint(struct pp_measure *measure, uint32_t number, struct pp_coord coord, size_t *cursors,
+                       uint64_t *before)
 {
 	const struct pp_program *program = measure->program;
 	const struct pp_group *group = &program->groups[number];
@@ -307,8 +309,10 @@ static bool take_joint(struct pp_measure *measure, uint32_t number, struct pp_co
 	uint64_t end = joined.ended == UINT64_MAX ? joined.last_in : joined.ended;
 	struct pp_profile_joint what = {
 	    .axis = group->axis, .sub = instr->sub, .members = members, .bytes = pp_payload_bytes(instr)};
-	if (joined.comparable && end >= joined.posted)
-		add(measure, joint_samples(measure, &what), end - joined.posted);
+	uint64_t begin = *before > joined.posted ? *before : joined.posted;
+	if (joined.comparable && end >= begin)
+		add(measure, joint_samples(measure, &what), end - begin);
+	*before = end > *before ? end : *before;
 	return true;
 }
 
@@ -323,7 +327,8 @@ static void take_joints(struct pp_measure *measure)
 			if (pp_grid_position(&program->groups[g], coord) != 0)
 				continue;
 			size_t *cursors = PP_NEW_ARRAY(scratch, size_t, members);
-			while (take_joint(measure, g, coord, cursors))
+			uint64_t before = 0;
+			while (take_joint(measure, g, coord, cursors, &before))
 				continue;
 		}
 	}

@@ -41,7 +41,7 @@ struct pp_profile_link {
 	uint64_t bandwidth; /* bytes per second */
 };
 
-/* A collective: from its last post to its completion. */
+/* A collective: from its last post, or the end of the one before it on its group, to its completion. */
 struct pp_profile_joint {
 	uint8_t axis, sub; /* enum pp_axis, enum pp_collective */
 	uint32_t members;

@@ -2,6 +2,7 @@
  * refused at its place. */
 #include "support/verify_fixture.h"
 
+#include "ir/grid.h"
 #include "ir/measure.h"
 
 #include <stdlib.h>
@@ -94,6 +95,37 @@ static void finds_what_was_simulated(void **state)
 	assert_true(profile->joint_count >= 2);
 	for (size_t i = 0; i < profile->joint_count; i++) /* a ring of 2 (n - 1) steps */
 		assert_int_equal(profile->joints[i].time.median, 10 * 2 * (profile->joints[i].members - 1));
+	pp_arena_destroy(arena);
+}
+
+/* On a grid all coordinates of the other axes add their samples; messages stay within a coordinate. */
+static void finds_the_same_on_a_grid(void **state)
+{
+	(void)state;
+	struct pp_arena *arena = pp_arena_create(NULL);
+	struct pp_program *program = trained(arena, 4, 8);
+	uint64_t longest;
+	uint64_t *one = times_of(arena, program, &longest);
+	program->tp = 3;
+	program->dp = 2;
+	uint64_t world = pp_grid_world(program);
+	uint64_t *times = PP_NEW_ARRAY(arena, uint64_t, world * 2 * longest);
+	for (uint32_t w = 0; w < world; w++) {
+		struct pp_coord coord = pp_grid_coord(program, w);
+		/* Coordinates are at odds by far: taking a message of another one would show. */
+		for (uint64_t i = 0; i < 2 * longest; i++)
+			times[w * 2 * longest + i] = one[coord.pp * 2 * longest + i] + 1000000 * (coord.tp + 3 * coord.dp);
+	}
+	struct pp_measure *measure = pp_measure_begin(arena, program, &program->programs[0], NULL);
+	pp_measure_step(measure, times, longest);
+	struct pp_profile *profile = pp_measure_end(measure);
+	assert_int_equal(profile->tp, 3);
+	assert_int_equal(profile->dp, 2);
+	for (uint32_t s = 0; s < 4; s++)
+		assert_time(&profile->stages[s].time[PP_PHASE_F], 100, 8 * 6);
+	assert_int_equal(profile->channel_count, 6);
+	for (size_t i = 0; i < profile->channel_count; i++)
+		assert_int_equal(profile->channels[i].time.median, 50);
 	pp_arena_destroy(arena);
 }
 
@@ -272,11 +304,9 @@ static void refuses_beginnings(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(finds_what_was_simulated),
-	    cmocka_unit_test(clocks_apart),
-	    cmocka_unit_test(fits_a_link),
-	    cmocka_unit_test(reads_what_it_prints),
-	    cmocka_unit_test(refuses_damage),
+	    cmocka_unit_test(finds_what_was_simulated), cmocka_unit_test(clocks_apart),
+	    cmocka_unit_test(finds_the_same_on_a_grid), cmocka_unit_test(fits_a_link),
+	    cmocka_unit_test(reads_what_it_prints),     cmocka_unit_test(refuses_damage),
 	    cmocka_unit_test(refuses_beginnings),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
