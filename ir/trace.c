@@ -3,8 +3,6 @@
  * calls. */
 #include "trace.h"
 
-#include "program.h"
-
 static const char *const track_name[PP_TRACE_TRACKS] = {"compute", "compute (overlapped)", "send", "recv",
                                                         "collective"};
 
@@ -48,6 +46,21 @@ static void time_member(struct pp_writer *w, const char *key, uint64_t ns)
 	pp_write_char(w, (char)('0' + ns % 10));
 }
 
+/* " pp 2 tp 1 dp 0", where there is more than a pipeline. */
+static void write_coordinates(struct pp_trace *trace, uint32_t rank)
+{
+	struct pp_writer *w = &trace->writer;
+	if (!trace->grid || pp_grid_world(trace->grid) == trace->grid->ranks)
+		return;
+	struct pp_coord coord = pp_grid_coord(trace->grid, rank);
+	pp_write_text(w, " pp ");
+	pp_write_uint(w, coord.pp);
+	pp_write_text(w, " tp ");
+	pp_write_uint(w, coord.tp);
+	pp_write_text(w, " dp ");
+	pp_write_uint(w, coord.dp);
+}
+
 /* "rank 07": padded so that viewers that sort by text sort by number. */
 static void name_process(struct pp_trace *trace, uint32_t rank)
 {
@@ -60,6 +73,7 @@ static void name_process(struct pp_trace *trace, uint32_t rank)
 	for (; place > 1 && rank / place == 0; place /= 10)
 		pp_write_char(w, '0');
 	pp_write_uint(w, rank);
+	write_coordinates(trace, rank);
 	pp_write_text(w, "\"}}");
 	event(trace, "M", rank, 0);
 	uint_member(w, ", \"name\": \"process_sort_index\", \"args\": {\"sort_index\": ", rank);
@@ -80,9 +94,10 @@ static void name_threads(struct pp_trace *trace, uint32_t rank)
 	}
 }
 
-void pp_trace_begin(struct pp_trace *trace, FILE *out, uint32_t ranks)
+void pp_trace_begin(struct pp_trace *trace, FILE *out, uint32_t ranks, const struct pp_program *grid)
 {
 	trace->ranks = ranks;
+	trace->grid = grid;
 	trace->comma = false;
 	pp_write_begin(&trace->writer, out);
 	pp_write_text(&trace->writer,

@@ -4,6 +4,7 @@
 #ifndef PP_TRACE_H
 #define PP_TRACE_H
 
+#include "grid.h"
 #include "text/text_write.h"
 
 #include <stdbool.h>
@@ -21,6 +22,7 @@ enum pp_trace_track {
 struct pp_trace {
 	struct pp_writer writer;
 	uint32_t ranks;
+	const struct pp_program *grid;
 	bool comma;
 };
 
@@ -35,7 +37,8 @@ struct pp_trace_slice {
 	uint64_t bytes; /* 0: not printed */
 };
 
-void pp_trace_begin(struct pp_trace *trace, FILE *out, uint32_t ranks);
+/* `grid`: the program whose world ranks these are, to be named with their coordinates; NULL: numbers alone. */
+void pp_trace_begin(struct pp_trace *trace, FILE *out, uint32_t ranks, const struct pp_program *grid);
 void pp_trace_slice(struct pp_trace *trace, const struct pp_trace_slice *slice);
 
 /* An arrow from the slice on `rank` that holds time `at` to the one of the matching end call: same id. */
