@@ -291,15 +291,16 @@ static uint64_t bytes_with(struct pp_arena *arena, const struct pp_spec *spec, c
 	return count_rank_bytes(arena, &problem, first)[rank];
 }
 
-/* What recompute would do about it, where it is not used. */
+/* What recompute would do about it: said where activations are most of the memory, or where it suffices. */
 static void help_recompute(struct pp_message *message, struct pp_arena *arena, const struct pp_spec *spec,
-                           const struct pp_schedule *schedule, const uint32_t *first, uint32_t rank, uint64_t buffers)
+                           const struct pp_schedule *schedule, const uint32_t *first, uint32_t rank, uint64_t buffers,
+                           uint64_t enough)
 {
-	static const uint8_t parts[] = {PP_RECOMPUTE_NORM | PP_RECOMPUTE_ACT, PP_RECOMPUTE_FULL};
-	const char *texts[2];
-	for (unsigned i = 0; i < 2; i++)
-		texts[i] = bytes_text(arena, pp_plus(buffers, bytes_with(arena, spec, schedule, parts[i], first, rank)));
-	pp_help(message, "`recompute = [norm, act]` -> %s | `recompute = full` -> %s", texts[0], texts[1]);
+	uint64_t cheap = bytes_with(arena, spec, schedule, PP_RECOMPUTE_NORM | PP_RECOMPUTE_ACT, first, rank);
+	uint64_t full = bytes_with(arena, spec, schedule, PP_RECOMPUTE_FULL, first, rank);
+	if (pp_plus(full, buffers) <= enough)
+		pp_help(message, "`recompute = [norm, act]` -> %s | `recompute = full` -> %s",
+		        bytes_text(arena, pp_plus(cheap, buffers)), bytes_text(arena, pp_plus(full, buffers)));
 }
 
 static bool recomputes(const struct pp_model *model)
@@ -330,8 +331,8 @@ static void report_memory(struct pp_arena *arena, const struct pp_spec *spec, co
 	pp_note(m, "%s, activations in flight %s%s%s%s", states_text(arena, spec, stages, problem, first, worst),
 	        bytes_text(arena, worst_stash), largest_text(arena, spec, problem, first, worst, worst_stash),
 	        buffers ? ", message buffers and workspace " : "", buffers ? bytes_text(arena, buffers) : "");
-	if (worst_stash > worst_fixed && spec->model.trains && !recomputes(&spec->model))
-		help_recompute(m, arena, spec, schedule, first, worst, buffers);
+	if (spec->model.trains && !recomputes(&spec->model))
+		help_recompute(m, arena, spec, schedule, first, worst, buffers, worst_stash > worst_fixed ? UINT64_MAX : cap);
 	const char *memory = "gpu { memory = … } in `cluster` is the capacity of a device";
 	if (worst_stash > worst_fixed && spec->model.trains)
 		pp_help(m, "fewer microbatches in flight (another schedule), or a smaller microbatch or seq; %s", memory);

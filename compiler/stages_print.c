@@ -13,14 +13,25 @@ static double mib(uint64_t bytes)
 	return (double)bytes / (1024.0 * 1024);
 }
 
+static bool recomputes(const struct pp_stages *stages)
+{
+	for (uint32_t s = 0; s < stages->count; s++)
+		if (stages->items[s].extra_bytes)
+			return true;
+	return false;
+}
+
 static void print_table(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_stages *stages, FILE *out)
 {
-	static const char *const head[] = {"stage", "rank", "params", "states MiB", "stash MiB",
-	                                   "F ms",  "I ms", "W ms",   "layers"};
+	static const char *const head[] = {"stage", "rank", "params", "states MiB", "stash MiB", "extra MiB",
+	                                   "F ms",  "I ms", "W ms",   "R ms",       "layers"};
 	enum { COLUMNS = sizeof head / sizeof head[0] };
-	struct pp_table table = pp_table_begin(arena, COLUMNS, 1u << (COLUMNS - 1));
+	bool again = recomputes(stages); /* else without its columns */
+	unsigned columns = again ? COLUMNS : COLUMNS - 2;
+	struct pp_table table = pp_table_begin(arena, columns, 1u << (columns - 1));
 	for (unsigned i = 0; i < COLUMNS; i++)
-		pp_table_cell(&table, head[i]);
+		if (again || (i != 5 && i != 9))
+			pp_table_cell(&table, head[i]);
 	for (uint32_t s = 0; s < stages->count; s++) {
 		const struct pp_stage_plan *stage = &stages->items[s];
 		pp_table_cell_uint(&table, s);
@@ -28,22 +39,26 @@ static void print_table(struct pp_arena *arena, const struct pp_spec *spec, cons
 		pp_table_cell_uint(&table, stage->params);
 		pp_table_cell(&table, pp_arena_printf(arena, "%.2f", mib(stage->static_bytes)));
 		pp_table_cell(&table, pp_arena_printf(arena, "%.3f", mib(stage->stash_bytes)));
+		if (again)
+			pp_table_cell(&table, pp_arena_printf(arena, "%.3f", mib(stage->extra_bytes)));
 		pp_table_cell(&table, pp_arena_printf(arena, "%.4f", ms(stage->ticks[PP_PHASE_F])));
 		pp_table_cell(&table, pp_arena_printf(arena, "%.4f", ms(stage->ticks[PP_PHASE_I])));
 		pp_table_cell(&table, pp_arena_printf(arena, "%.4f", ms(stage->ticks[PP_PHASE_W])));
+		if (again)
+			pp_table_cell(&table, pp_arena_printf(arena, "%.4f", ms(stage->ticks[PP_PHASE_R])));
 		pp_table_cell(&table, pp_layers_title(arena, spec->model.layers + stage->first_layer, stage->layer_count));
 	}
 	pp_table_print(&table, out);
 }
 
-/* Load (F + B of one microbatch) per rank, the slowest first reason for a slow step. */
+/* Load (F + R + B of one microbatch) per rank, the slowest first reason for a slow step. */
 static void print_loads(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_stages *stages, FILE *out)
 {
 	uint64_t *loads = PP_NEW_ARRAY(arena, uint64_t, spec->parallel.pp), total = 0;
 	uint32_t slowest = 0;
 	for (uint32_t s = 0; s < stages->count; s++) {
 		const struct pp_stage_plan *stage = &stages->items[s];
-		loads[stage->rank] += stage->ticks[PP_PHASE_F] + stage->ticks[PP_PHASE_B];
+		loads[stage->rank] += stage->ticks[PP_PHASE_F] + stage->ticks[PP_PHASE_R] + stage->ticks[PP_PHASE_B];
 	}
 	fputs("\nload of a rank per microbatch, ms:", out);
 	for (uint32_t r = 0; r < spec->parallel.pp; r++) {

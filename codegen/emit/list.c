@@ -243,7 +243,8 @@ static void count_slots(const struct pp_dump *dump, uint32_t rank, uint32_t coun
 	bool *seen = PP_NEW_ARRAY(dump->arena, bool, table->slot_count);
 	for (uint32_t i = 0; i < stream->count; i++)
 		for (const char *at = pp_op_table[stream->items[i].op].signature; *at; at++) {
-			uint32_t slot = *at >= '1' && *at <= '4' ? stream->items[i].a[*at - '1'] : PP_NULL;
+			uint32_t slot =
+			    *at >= '1' && *at <= '5' ? pp_instr_slot(&stream->items[i], (unsigned)(*at - '1')) : PP_NULL;
 			if (slot >= table->slot_count || seen[slot])
 				continue;
 			seen[slot] = true;

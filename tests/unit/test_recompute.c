@@ -123,8 +123,10 @@ static void weight_passes(void **state)
 		assert_int_equal(plain->stages[s].extra_bytes, 2 * 4 * 2 * T * H);
 		assert_int_equal(again->stages[s].extra_bytes, 2 * (all_of_a_block - 2 * T * H + 4 * 2 * T * H));
 		/* rank r postpones r weight gradients: so many extras, and one for the input gradient at hand; p stashes */
-		assert_int_equal(most_held(plain, s), 4 * plain->stages[s].stash_bytes + (s + 1) * plain->stages[s].extra_bytes);
-		assert_int_equal(most_held(again, s), 4 * again->stages[s].stash_bytes + (s + 1) * again->stages[s].extra_bytes);
+		assert_int_equal(most_held(plain, s),
+		                 4 * plain->stages[s].stash_bytes + (s + 1) * plain->stages[s].extra_bytes);
+		assert_int_equal(most_held(again, s),
+		                 4 * again->stages[s].stash_bytes + (s + 1) * again->stages[s].extra_bytes);
 	}
 	pp_arena_destroy(arena);
 }
@@ -170,9 +172,9 @@ static uint32_t find(const struct pp_stream *stream, enum pp_op op, uint32_t mb)
 	return at;
 }
 
-/* The first gradient comes back over p - 1 stages. Each rank recomputes while it waits for it, so that the way back takes
- * no longer than without; only the last rank, which waits for nothing, is late by its own recompute. From then on all are
- * busy: (p-1) F + m (F + R + B) + (p-1) B, which no order of these computes can beat. */
+/* The first gradient comes back over p - 1 stages. Each rank recomputes while it waits for it, so that the way back
+ * takes no longer than without; only the last rank, which waits for nothing, is late by its own recompute. From then on
+ * all are busy: (p-1) F + m (F + R + B) + (p-1) B, which no order of these computes can beat. */
 static void waits_hide_recompute(void **state)
 {
 	(void)state;
@@ -185,7 +187,8 @@ static void waits_hide_recompute(void **state)
 	assert_int_equal(sim.makespan, 3 * 100 + 8 * 400 + 3 * 200);
 	assert_int_equal(sim.bound, sim.makespan);
 	for (uint32_t r = 0; r < 4; r++) {
-		const struct pp_stream *stream = &w.program.programs[0].streams[r], *old = &without.program.programs[0].streams[r];
+		const struct pp_stream *stream = &w.program.programs[0].streams[r],
+		                       *old = &without.program.programs[0].streams[r];
 		struct pp_interval remat = sim.instr[r][find(stream, PP_OP_REMAT, 0)];
 		struct pp_interval backward = sim.instr[r][find(stream, PP_OP_BWD, 0)];
 		struct pp_interval unhurried = before.instr[r][find(old, PP_OP_BWD, 0)];
@@ -232,12 +235,9 @@ static void recompute_stands_before_the_wait(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(kept_and_made_again),
-	    cmocka_unit_test(in_flight),
-	    cmocka_unit_test(weight_passes),
-	    cmocka_unit_test(work),
-	    cmocka_unit_test(waits_hide_recompute),
-	    cmocka_unit_test(recompute_stands_before_the_wait),
+	    cmocka_unit_test(kept_and_made_again),  cmocka_unit_test(in_flight),
+	    cmocka_unit_test(weight_passes),        cmocka_unit_test(work),
+	    cmocka_unit_test(waits_hide_recompute), cmocka_unit_test(recompute_stands_before_the_wait),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
