@@ -39,6 +39,10 @@ static void specs_that_compile(void **state)
 	assert_spec("samples/llama.pipe",
 	            "# options: --set model.kind=gpt2 --set model.pos=rope --set model.qk_norm=true\n", "llama_as_gpt2");
 	assert_spec("tests/data/specs/llama_mixed.pipe", "", "llama_mixed");
+	assert_spec("samples/demo.pipe", "", "demo");
+	assert_spec("samples/minimal.pipe",
+	            "# options: --set run.eval_data=\"held.bin\" --set run.eval_every=5 --set run.eval_steps=7\n",
+	            "evaluation");
 }
 
 /* One clear message for each feature, and nothing else. */
