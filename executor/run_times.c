@@ -222,6 +222,14 @@ static bool end_measure(const struct pp_run_times *times, struct pp_arena *arena
 	return !times->options->profile_path || write_profile(times, profile, status);
 }
 
+/* No step was run: a resumed run may be complete already. */
+static bool say_nothing_measured(const struct pp_run_times *times)
+{
+	if (times->world == 0 && times->options->profile_path)
+		fprintf(stderr, "piperun: no step was run, so %s was not written\n", times->options->profile_path);
+	return true;
+}
+
 static bool finish(struct pp_run_times *times, const struct pp_report_link *link, struct pp_arena *arena,
                    struct origin *origins, uint64_t *all, FILE *out, struct pp_status *status)
 {
@@ -243,7 +251,7 @@ static bool finish(struct pp_run_times *times, const struct pp_report_link *link
 		pp_trace_begin(&trace, times->trace, (uint32_t)world, times->program);
 	return gather(times, link, &sinks, earliest(origins, world, &mine), all, status) &&
 	       close_trace(times, &trace, status) &&
-	       (!sinks.measure || end_measure(times, arena, sinks.measure, link, out, status));
+	       (sinks.measure ? end_measure(times, arena, sinks.measure, link, out, status) : say_nothing_measured(times));
 }
 
 bool pp_run_times_finish(struct pp_run_times *times, const struct pp_report_link *link, FILE *out,
