@@ -24,14 +24,13 @@ static struct plan *planned;
 
 static uint64_t elements_of(const struct pp_use *use)
 {
-	const struct pp_slot *slot = &running->rank[running->stages[use->stage].rank].slots[use->weight];
-	return slot->bytes / sizeof(float);
+	return pp_local_elements(running, use->tensor);
 }
 
-/* Two tensors of the stage share the norm as 0.6 and 0.8; others get no gradient. */
+/* Two tensors of the stage share the norm as 0.6 and 0.8; others get no gradient. Replicas share it equally. */
 static void plant(struct pp_device *device, uint32_t stage)
 {
-	double sum = planned->norm[stage] * planned->tokens;
+	double sum = planned->norm[stage] * planned->tokens / running->dp;
 	uint32_t uses = 0;
 	for (uint32_t i = 0; i < running->use_count; i++) {
 		const struct pp_use *use = &running->uses[i];
@@ -66,6 +65,8 @@ static void look(const struct pp_interp *interp, void *context)
 {
 	const struct visit *visit = context;
 	uint32_t uses[STAGES_MAX] = {0};
+	if (interp->coord.dp != 0) /* whose weights are the same, or there would be no hash */
+		return;
 	for (uint32_t i = 0; i < running->use_count; i++) {
 		const struct pp_use *use = &running->uses[i];
 		if (running->stages[use->stage].rank != interp->coord.pp)
@@ -91,7 +92,8 @@ static double field_of(const char *steps, const char *name)
 }
 
 /* A step with that limit on the norm; its learning rate is 1, or too small to change a weight. */
-static double run_step(struct world *w, const struct pp_hyper *hyper, double lr, const struct visit *visit)
+static double run_step(struct world *w, const struct pp_hyper *hyper, double lr, const struct pp_parallel *replicas,
+                       const struct visit *visit)
 {
 	static const struct model_size size = {16, 2, 2, 5, 32, 32, 8, 1, false};
 	struct pp_hyper hypers[2] = {*hyper, *hyper};
@@ -99,6 +101,8 @@ static double run_step(struct world *w, const struct pp_hyper *hyper, double lr,
 	spec->microbatches = MICROBATCHES;
 	spec->cluster.nodes = 1;
 	spec->cluster.gpus = 4;
+	spec->parallel.dp = replicas->dp;
+	spec->parallel.zero = replicas->zero;
 	spec->train.optimizer = PP_SGD;
 	spec->train.data = PP_DATA_SYNTHETIC;
 	spec->train.lr_peak = spec->train.lr_floor = lr;
@@ -116,28 +120,39 @@ static double run_step(struct world *w, const struct pp_hyper *hyper, double lr,
 	struct pp_training_result result = pp_training_run_probed(w->arena, program, &(struct pp_transport_options){0},
 	                                                          &(struct pp_run_options){.steps = 1}, &probe);
 	assert_true(result.ok);
+	for (uint32_t t = 0; t < program->tensor_count; t++)
+		assert_true(result.hashes[t] != 0); /* all copies are equal */
 	return field_of(result.steps, "\"grad_norm\"");
 }
 
-static void expect(uint32_t ranks, uint32_t chunks, const double *norms, double limit, double factor)
+static void expect_of(const struct pp_parallel *replicas, uint32_t ranks, uint32_t chunks, const double *norms,
+                      double limit, double factor)
 {
 	struct world w = make_world(1);
-	struct plan plan = {.tokens = 8.0 * MICROBATCHES};
+	struct plan plan = {.tokens = 8.0 * MICROBATCHES * replicas->dp};
 	uint32_t stages = ranks * chunks;
 	memcpy(plan.norm, norms, stages * sizeof *norms);
 	planned = &plan;
 	write_interleaved(&w, ranks, chunks, MICROBATCHES);
 	const struct pp_hyper hyper = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .clip = limit};
-	run_step(&w, &hyper, 1e-300, &(struct visit){w.arena, true});
+	run_step(&w, &hyper, 1e-300, replicas, &(struct visit){w.arena, true});
 	for (uint32_t s = 0; s < stages; s++)
 		assert_true(plan.changed[s] == 0);
-	double norm = run_step(&w, &hyper, 1, &(struct visit){w.arena, false});
+	double norm = run_step(&w, &hyper, 1, replicas, &(struct visit){w.arena, false});
 	assert_true(fabs(norm - 5) < 1e-6);
 	for (uint32_t s = 0; s < stages; s++)
 		if (fabs(sqrt(plan.changed[s]) - norms[s] * factor) > 1e-6)
 			fail_msg("stage %u of %u on %u ranks: changed by %.9g, wanted %.9g", s, stages, ranks,
 			         sqrt(plan.changed[s]), norms[s] * factor);
 	end_world(&w);
+}
+
+/* On one replica, on two, and on two and three that share the optimizer. */
+static void expect(uint32_t ranks, uint32_t chunks, const double *norms, double limit, double factor)
+{
+	static const struct pp_parallel replicas[] = {{.dp = 1}, {.dp = 2}, {.dp = 2, .zero = 1}, {.dp = 3, .zero = 1}};
+	for (size_t i = 0; i < sizeof replicas / sizeof *replicas; i++)
+		expect_of(&replicas[i], ranks, chunks, norms, limit, factor);
 }
 
 static void norm_of_all_ranks(void **state)

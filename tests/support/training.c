@@ -38,7 +38,9 @@ static struct pp_program *frame(struct pp_arena *arena, const struct pp_spec *sp
 	struct pp_program *program = PP_NEW(arena, struct pp_program);
 	program->arena = arena;
 	program->ranks = schedule->ranks;
-	program->tp = program->dp = 1;
+	program->tp = spec->parallel.tp;
+	program->dp = spec->parallel.dp;
+	program->zero = spec->parallel.zero;
 	program->vpp = (schedule->stages + schedule->ranks - 1) / schedule->ranks;
 	program->stage_count = schedule->stages;
 	program->microbatches = schedule->microbatches;
@@ -98,7 +100,14 @@ static uint64_t hash_weights(const struct rank_job *job, const struct pp_use *us
 {
 	const struct pp_program *program = job->run.program;
 	const unsigned char *bytes = job->run.interp.slots[use->weight];
-	return pp_hash_bytes(bytes, program->rank[job->run.world].slots[use->weight].bytes);
+	return pp_hash_bytes(bytes, pp_local_elements(program, use->tensor) * sizeof(float));
+}
+
+/* Whether this world rank runs the use's stage; of tp coordinates the first. */
+static bool holds(const struct pp_program *program, uint32_t world, const struct pp_use *use)
+{
+	struct pp_coord coord = pp_grid_coord(program, world);
+	return coord.tp == 0 && coord.pp == program->stages[use->stage].rank;
 }
 
 static void collect_weights(struct pp_arena *arena, const struct pp_program *program, const struct rank_job *jobs,
@@ -106,13 +115,15 @@ static void collect_weights(struct pp_arena *arena, const struct pp_program *pro
 {
 	result->hashes = PP_NEW_ARRAY(arena, uint64_t, program->tensor_count + 1);
 	bool *seen = PP_NEW_ARRAY(arena, bool, program->tensor_count + 1);
-	for (uint32_t i = 0; i < program->use_count; i++) {
-		const struct pp_use *use = &program->uses[i];
-		uint64_t hash = hash_weights(&jobs[program->stages[use->stage].rank], use),
-		         *kept = &result->hashes[use->tensor];
-		*kept = !seen[use->tensor] || *kept == hash ? hash : 0;
-		seen[use->tensor] = true;
-	}
+	for (uint32_t i = 0; i < program->use_count; i++)
+		for (uint32_t world = 0; world < pp_grid_world(program); world++) {
+			const struct pp_use *use = &program->uses[i];
+			if (!holds(program, world, use))
+				continue;
+			uint64_t hash = hash_weights(&jobs[world], use), *kept = &result->hashes[use->tensor];
+			*kept = !seen[use->tensor] || *kept == hash ? hash : 0;
+			seen[use->tensor] = true;
+		}
 }
 
 /* Of each JSON line, what does not depend on time. */
@@ -152,18 +163,19 @@ struct pp_training_result pp_training_run_probed(struct pp_arena *arena, const s
                                                  const struct pp_training_probe *probe)
 {
 	struct pp_training_result result = {.ok = true, .steps = "", .evaluations = ""};
+	uint32_t world = (uint32_t)pp_grid_world(program);
 	char path[] = "/tmp/pipec-training-XXXXXX";
 	int descriptor = mkstemp(path);
 	struct pp_run_options own = *options;
 	own.metrics_path = path;
 	own.quiet = true;
 	struct pp_loop *loop = pp_loop_create(program, transport, &result.status);
-	struct pp_watch *watches = PP_NEW_ARRAY(arena, struct pp_watch, program->ranks);
-	struct rank_job *jobs = PP_NEW_ARRAY(arena, struct rank_job, program->ranks);
-	pthread_t *threads = PP_NEW_ARRAY(arena, pthread_t, program->ranks);
+	struct pp_watch *watches = PP_NEW_ARRAY(arena, struct pp_watch, world);
+	struct rank_job *jobs = PP_NEW_ARRAY(arena, struct rank_job, world);
+	pthread_t *threads = PP_NEW_ARRAY(arena, pthread_t, world);
 	assert(descriptor >= 0 && loop);
 	close(descriptor);
-	for (uint32_t i = 0; i < program->ranks; i++) {
+	for (uint32_t i = 0; i < world; i++) {
 		pp_watch_init(&watches[i], program, i, probe->timeout ? probe->timeout : UINT64_C(60000000000));
 		if (probe->queues != PP_LAYOUT_CHANNEL)
 			jobs[i].queued = pp_queued_open(program, pp_grid_coord(program, i), probe->queues, &pp_transport_loop,
@@ -179,7 +191,7 @@ struct pp_training_result pp_training_run_probed(struct pp_arena *arena, const s
 		assert(error == 0);
 		(void)error;
 	}
-	for (uint32_t i = 0; i < program->ranks; i++) {
+	for (uint32_t i = 0; i < world; i++) {
 		pthread_join(threads[i], NULL);
 		if (!jobs[i].ok && result.ok)
 			result.status = jobs[i].status;
@@ -188,11 +200,11 @@ struct pp_training_result pp_training_run_probed(struct pp_arena *arena, const s
 	collect_steps(arena, path, &result);
 	if (result.ok)
 		collect_weights(arena, program, jobs, &result);
-	for (uint32_t i = 0; probe->look && result.ok && i < program->ranks; i++)
+	for (uint32_t i = 0; probe->look && result.ok && i < world; i++)
 		probe->look(&jobs[i].run.interp, probe->context);
-	for (uint32_t i = 0; i < program->ranks; i++)
+	for (uint32_t i = 0; i < world; i++)
 		pp_run_rank_free(&jobs[i].run);
-	for (uint32_t i = 0; i < program->ranks; i++)
+	for (uint32_t i = 0; i < world; i++)
 		pp_queued_close(jobs[i].queued);
 	pp_loop_destroy(loop);
 	unlink(path);

@@ -10,18 +10,19 @@
 #include <string.h>
 #include <cmocka.h>
 
-static const char text[] = "model m { hidden = 32  heads = 2  layers = 3  vocab = 96  seq = 8  tie_embeddings = (tied) }\n"
-                           "param tied : bool = false\n"
-                           "param pp : int = 1\n"
-                           "param dp : int = 4\n"
-                           "cluster c {\n"
-                           "  gpus = pp * dp\n"
-                           "  gpu { memory = 4GiB  bandwidth = inf  flops { fp32 = 1TFLOPS } }\n"
-                           "  link intra { bandwidth = 1GB/s  latency = 2us }\n"
-                           "}\n"
-                           "parallel { pp = pp  dp = dp }\n"
-                           "schedule 1f1b\n"
-                           "train { microbatch = 1  microbatches = 4 }\n";
+static const char text[] =
+    "model m { hidden = 32  heads = 2  layers = 3  vocab = 96  seq = 8  tie_embeddings = (tied) }\n"
+    "param tied : bool = false\n"
+    "param pp : int = 1\n"
+    "param dp : int = 4\n"
+    "cluster c {\n"
+    "  gpus = pp * dp\n"
+    "  gpu { memory = 4GiB  bandwidth = inf  flops { fp32 = 1TFLOPS } }\n"
+    "  link intra { bandwidth = 1GB/s  latency = 2us }\n"
+    "}\n"
+    "parallel { pp = pp  dp = dp }\n"
+    "schedule 1f1b\n"
+    "train { microbatch = 1  microbatches = 4 }\n";
 
 /* Links and no memory, or memory and no links. */
 static struct pp_unit compiled(struct pp_arena *arena, const char *const *defines, size_t count, bool zero,
@@ -60,7 +61,8 @@ static void tail_takes_what_rings_take(void **state)
 	for (uint32_t dp = 1; dp <= 5; dp++) {
 		struct pp_arena *arena = pp_arena_create(NULL);
 		const char *defines[] = {pp_arena_printf(arena, "dp=%u", dp)};
-		const struct pp_unit whole = compiled(arena, defines, 1, false, false), shards = compiled(arena, defines, 1, true, false);
+		const struct pp_unit whole = compiled(arena, defines, 1, false, false),
+		                     shards = compiled(arena, defines, 1, true, false);
 		const uint64_t losses = 2 * 4 * sizeof(double), norms = whole.program->tensor_count * sizeof(double);
 		uint64_t sums = ring(2 * (dp - 1), (losses + dp - 1) / dp), parts = sums;
 		for (uint32_t t = 0; t < whole.program->tensor_count; t++) {
@@ -76,8 +78,8 @@ static void tail_takes_what_rings_take(void **state)
 	}
 }
 
-/* Memory traffic of norms (1 pass over the gradient) and updates (weight 2, gradient 1, each moment 2) is that of the own
- * shard only. */
+/* Memory traffic of norms (1 pass over the gradient) and updates (weight 2, gradient 1, each moment 2) is that of the
+ * own shard only. */
 static void tail_reads_own_shards(void **state)
 {
 	(void)state;
