@@ -74,7 +74,8 @@ static bool layer_fits(const struct pp_layer *layer, const struct pp_shape *shap
 	struct pp_param params[PP_PARAMS_MAX] = {0};
 	pp_part_layout_make(layer, shape, true, &layout);
 	pp_kinds[layer->kind]->params(layer, shape, params);
-	uint64_t widest = shape->tokens;
+	/* The head gathers a row of statistics for each token and rank. */
+	uint64_t widest = layer->kind == PP_LAYER_HEAD ? pp_times(shape->tokens, shape->tp) : shape->tokens;
 	for (unsigned i = 0; i < PP_PARTS_MAX; i++)
 		if (layer->kind != PP_LAYER_CUSTOM) /* its part is no register */
 			widest = widest > layout.parts[i].columns ? widest : layout.parts[i].columns;

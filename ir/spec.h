@@ -96,7 +96,7 @@ enum pp_place { PP_PLACE_LOOP, PP_PLACE_V, PP_PLACE_LINEAR, PP_PLACE_LIST };
 enum pp_balance { PP_BALANCE_TIME, PP_BALANCE_MEMORY, PP_BALANCE_PARAMS, PP_BALANCE_LAYERS, PP_BALANCE_EVEN };
 
 struct pp_parallel {
-	/* tp = 1 for now: resolve refuses more. With a list of ranks: vpp = most stages on one rank. */
+	/* With a list of ranks: vpp = most stages on one rank. */
 	uint32_t tp, pp, vpp, dp;
 	bool sp;                           /* sequence parallel: norms and residual stream on a tp-th of the tokens */
 	uint32_t zero;                     /* 1: the optimizer's state is sharded over dp */
