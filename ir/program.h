@@ -24,12 +24,18 @@
  *     the classes losses, scale and work. A load fills aux: microbatch * seq ids, labels or both.
  *  9. The program `eval` has the forwards of a step and no more: a stash is empty again when its fwd ends, and of
  *     static slots only losses change. It runs between two steps of `train`, whose dynamic slots are empty then, so
- * both share the dynamic bytes of the arena.
+ *     both share the dynamic bytes of the arena.
  * 10. `zero` = 1: of the n elements of a tensor that a tp coordinate holds, dp coordinate i owns those from i*c up to
  *     min(n, (i+1)*c), c = ceil(n / dp): its shard. Weight and grad slots have dp*c elements, those past n undefined; a
  *     moment slot has c, for the own shard. A `reducescatter` over dp in place leaves only the own shard of a grad slot
  *     valid, an `allgather` over dp in place makes a weight slot whole again from the shards.
- * 11. A program without bodies is a schedule alone: it is proven, but can't be executed.
+ * 11. All coordinates of the tp axis run the same bodies on parts of the values. A register says how its value is
+ *     spread: R the same everywhere, P partial sums, S(0) or S(1): coordinate i of tp has the i-th part of the rows or
+ *     columns. So coordinate i holds rows i*r to (i+1)*r - 1 of a token table of which each has r, and those columns of
+ *     the logits. Collectives of a body are posts on the tp group that complete at their `await`, in the order in which
+ *     they were posted on every member; a body awaits all that it posts. A gradient marked replicated_partial is summed
+ *     over tp in the step tail.
+ * 12. A program without bodies is a schedule alone: it is proven, but can't be executed.
  */
 #ifndef PP_PROGRAM_H
 #define PP_PROGRAM_H
