@@ -14,7 +14,7 @@ static const uint64_t millisecond = 1000000;
 
 enum {
 	STRANGER_MS = 5000, /* to say the token */
-	ASK_MS = 20,        /* between questions while a report is due */
+	ASK_MS = 10,        /* between questions while a report is due */
 	SETTLE_MS = 400,    /* for ranks to come to where they miss the lost one: launchers kill the rest after a second */
 	SIGNAL_MS = 100,    /* for others' word that they got the signal too, or for the rank to be missed that caused it */
 	END_MS = 400,       /* for others to leave after the report */
@@ -168,6 +168,7 @@ static void hear_frame(struct pp_star *star, uint32_t from, const struct pp_fram
 	switch ((enum pp_word)frame->word) {
 	case PP_WORD_PLACE:
 		hear_place(star, from, frame);
+		peer->answered = true;
 		return;
 	case PP_WORD_FAILED:
 		set_standing(star, from, PP_GAVE_UP, frame->data.text);
@@ -266,7 +267,8 @@ static void notice(struct pp_star *star, uint64_t now)
 	if (worst == PP_PRESENT && !stalled)
 		return;
 	star->due_since = now;
-	star->not_before = now + (worst == PP_SIGNALLED ? SIGNAL_MS : ASK_MS) * millisecond;
+	/* A launcher may be about to kill this process as well: be quick if a rank is gone. */
+	star->not_before = now + (worst == PP_SIGNALLED ? SIGNAL_MS * millisecond : 0);
 	star->not_after = now + (worst == PP_SIGNALLED ? SIGNAL_MS : SETTLE_MS) * millisecond;
 }
 
@@ -308,17 +310,27 @@ static void report(struct pp_star *star)
 	pp_star_exit(code);
 }
 
+static bool all_answered(const struct pp_star *star)
+{
+	for (uint32_t i = 1; i < star->world; i++)
+		if (star->accounts[i].standing == PP_PRESENT && !star->peers[i].answered)
+			return false;
+	return true;
+}
+
 static void gather(struct pp_star *star, uint64_t now)
 {
 	if (now - star->asked >= ASK_MS * millisecond) {
 		star->asked = now;
+		for (uint32_t i = 1; i < star->world; i++)
+			star->peers[i].answered = false;
 		tell_all(star, PP_WORD_ASK, 0, NULL, 0);
 	}
 	/* Signals may be a launcher's answer to the loss of a rank, which then takes more time to gather. */
 	if (!only_signalled(star) && star->not_after == star->not_before)
 		star->not_after = star->due_since + SETTLE_MS * millisecond;
 	struct pp_scene scene = scene_of(star);
-	if (now >= star->not_before && (now >= star->not_after || pp_scene_settled(&scene)))
+	if (now >= star->not_before && (now >= star->not_after || (all_answered(star) && pp_scene_settled(&scene))))
 		report(star);
 }
 

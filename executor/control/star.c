@@ -17,7 +17,7 @@
 static const uint64_t millisecond = 1000000;
 
 /* What can go on while the report is being made: after that the process ends whatever happens. */
-enum { FAIL_GRACE_MS = 5000, SIGNAL_GRACE_MS = 450, REPORT_POLL_MS = 5 };
+enum { FAIL_GRACE_MS = 5000, SIGNAL_GRACE_MS = 450, REPORT_POLL_MS = 1 };
 
 void pp_star_exit(int code)
 {

@@ -22,7 +22,7 @@ struct pp_stranger {
 struct pp_peer {
 	struct pp_wire wire;
 	uint64_t heard; /* pp_clock() */
-	bool connected, has_begun;
+	bool connected, has_begun, answered; /* answered: the last question */
 	uint64_t begun;
 };
 
