@@ -21,7 +21,7 @@ struct pp_stranger {
 /* Rank 0's end of a connection. */
 struct pp_peer {
 	struct pp_wire wire;
-	uint64_t heard; /* pp_clock() */
+	uint64_t heard;                      /* pp_clock() */
 	bool connected, has_begun, answered; /* answered: the last question */
 	uint64_t begun;
 };
