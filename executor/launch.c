@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LOOK_TURNS = 10 };
+enum { LOOK_TURNS = 10, MOST_THREADS = 16384 };
 
 static const struct pp_status out_of_memory = {PP_EXIT_ENVIRONMENT, "out of memory"};
 
@@ -205,6 +205,11 @@ int pp_launch_loop(struct pp_launch *launch)
 	    !pp_check_proof(&loaded, launch->queues, &status) || !pp_check_memory(loaded.program, NULL, &status))
 		return pp_launch_failed(&loaded, &status, true);
 	uint32_t world = (uint32_t)pp_grid_world(loaded.program);
+	if (world > MOST_THREADS) {
+		pp_fail(&status, PP_EXIT_ENVIRONMENT, "%" PRIu32 " ranks are too many for threads of one process: at most %d",
+		        world, MOST_THREADS);
+		return pp_launch_failed(&loaded, &status, true);
+	}
 	if (launch->announce)
 		fprintf(stderr,
 		        "piperun: not started by mpirun: %" PRIu32 " ranks run as threads of this process (--transport=loop)\n",

@@ -71,15 +71,30 @@ static struct run run_in_row(const struct pp_extent *to, const struct pp_extent 
 	return (struct run){number_in(to, row, begin), number_in(from, row, begin), end - begin};
 }
 
-static uint64_t last_row(const struct pp_extent *to, const struct pp_extent *from)
+/* Rows of the whole tensor in which an extent has elements: [*begin, *end). */
+static void rows_of(const struct pp_extent *extent, uint64_t *begin, uint64_t *end)
 {
-	return smaller((uint64_t)to->box.row + to->box.rows, (uint64_t)from->box.row + from->box.rows);
+	*begin = *end = extent->box.row + extent->first / extent->box.columns;
+	if (extent->count)
+		*end = extent->box.row + (extent->first + extent->count - 1) / extent->box.columns + 1;
+}
+
+/* Rows in which both may have common elements: all of them but the outermost do. */
+static void rows_in_both(const struct pp_extent *to, const struct pp_extent *from, uint64_t *begin, uint64_t *end)
+{
+	uint64_t begins[2], ends[2];
+	rows_of(to, &begins[0], &ends[0]);
+	rows_of(from, &begins[1], &ends[1]);
+	bool apart = (uint64_t)to->box.column + to->box.columns <= from->box.column ||
+	             (uint64_t)from->box.column + from->box.columns <= to->box.column;
+	*begin = larger(begins[0], begins[1]);
+	*end = apart ? *begin : smaller(ends[0], ends[1]);
 }
 
 static uint64_t shared(const struct pp_extent *to, const struct pp_extent *from)
 {
-	uint64_t count = 0;
-	for (uint64_t row = larger(to->box.row, from->box.row); row < last_row(to, from); row++)
+	uint64_t count = 0, row, end;
+	for (rows_in_both(to, from, &row, &end); row < end; row++)
 		count += run_in_row(to, from, row).count;
 	return count;
 }
@@ -98,7 +113,8 @@ static bool read_source(struct pp_safetensors *file, const struct source *source
 {
 	const struct pp_extent *to = &source->item->extent, *from = &source->part.extent;
 	struct run pending = {0};
-	for (uint64_t row = larger(to->box.row, from->box.row); row < last_row(to, from); row++) {
+	uint64_t row, end;
+	for (rows_in_both(to, from, &row, &end); row < end; row++) {
 		struct run run = run_in_row(to, from, row);
 		if (run.to == pending.to + pending.count && run.from == pending.from + pending.count) {
 			pending.count += run.count;
@@ -176,7 +192,7 @@ static bool find_sources(struct loading *loading, const struct pp_state_item *it
 		return false;
 	uint64_t found = 0, wanted = saved_elements(loading, item);
 	bool ok = true;
-	for (uint32_t i = 0; ok && i < count; i++) {
+	for (uint32_t i = 0; ok && i < count && found <= wanted; i++) {
 		uint64_t common = shared(&item->extent, &parts[i].extent);
 		found += common;
 		ok = common == 0 || add_source(loading, item, &parts[i], status);
