@@ -4,6 +4,7 @@
 #include "ir/capped.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 const struct pp_profile *pp_measured_read(struct pp_arena *arena, const struct pp_source *source, struct pp_diag *diag)
@@ -211,6 +212,36 @@ static double improve(struct solver *solver, unsigned phase)
 	return change;
 }
 
+/* Standard error of a stage's median as a share: the distance between the quartiles is 1.35 deviations of a normal
+ * sample, and the median strays 1.25 times as far as the mean. What did not run is as certain as what it follows from.
+ */
+static double error_of(const struct pp_profile_stage *stage, unsigned phase)
+{
+	const struct pp_profile_time *time = &stage->time[phase];
+	if (!time->count)
+		time = &stage->time[phase == PP_PHASE_R ? PP_PHASE_F : stage->time[PP_PHASE_B].count ? PP_PHASE_B : PP_PHASE_W];
+	double samples = time->count > 1 ? sqrt((double)time->count) : 1;
+	return time->median ? 0.93 * (double)time->spread / ((double)time->median * samples) : 0;
+}
+
+static double deviation_of(const struct solver *solver, uint32_t stage, unsigned phase)
+{
+	double explained = stage_time(solver, &solver->spec->profile->stages[stage]);
+	double wanted = (double)solver->wanted[stage][phase];
+	double deviation = explained > wanted ? explained - wanted : wanted - explained;
+	return wanted > 0 ? deviation / wanted : 0;
+}
+
+/* All stages are explained as well as they are known: more would fit noise. */
+static bool explains_all(const struct solver *solver, unsigned phase)
+{
+	const struct pp_profile *profile = solver->spec->profile;
+	for (uint32_t s = 0; s < profile->stage_count; s++)
+		if (deviation_of(solver, s, phase) > error_of(&profile->stages[s], phase))
+			return false;
+	return true;
+}
+
 /* Times of the classes in a phase; the largest deviation of a stage. */
 static double solve(struct solver *solver, unsigned phase)
 {
@@ -224,14 +255,13 @@ static double solve(struct solver *solver, unsigned phase)
 		/* A layer that the model gives no time at all may have taken some; recomputed it is or is not. */
 		solver->time[c] = ticks || phase == PP_PHASE_R ? (double)ticks : 1;
 	}
-	for (uint32_t i = 0; i < steps && improve(solver, phase) > 1e-7; i++)
+	for (uint32_t i = 0; i < steps && !explains_all(solver, phase) && improve(solver, phase) > 1e-7; i++)
 		continue;
 	double worst = 0;
 	for (uint32_t s = 0; s < profile->stage_count; s++) {
-		double explained = stage_time(solver, &profile->stages[s]), wanted = (double)solver->wanted[s][phase];
-		double deviation = explained > wanted ? explained - wanted : wanted - explained;
-		if (wanted > 0 && profile->stages[s].time[phase].count && deviation / wanted > worst)
-			worst = deviation / wanted;
+		double deviation = deviation_of(solver, s, phase);
+		if (profile->stages[s].time[phase].count && deviation > worst)
+			worst = deviation;
 	}
 	return worst;
 }
