@@ -238,12 +238,28 @@ static bool accept(struct pp_resolver *resolver, const struct pp_section *sectio
 	return check_range(resolver, section, row, field);
 }
 
+/* "[tp, dp, pp]": a list of names. */
+static struct pp_datum read_preset_list(struct pp_resolver *resolver, const char *text)
+{
+	size_t count = 0, length;
+	struct pp_datum *items = PP_NEW_ARRAY(resolver->arena, struct pp_datum, strlen(text));
+	for (const char *at = text + strspn(text, "[, "); (length = strcspn(at, ",] ")) > 0; at += strspn(at, ", ")) {
+		items[count++] = pp_datum_name(pp_intern(resolver->strings, at, length));
+		at += length;
+	}
+	return (struct pp_datum){.kind = PP_DATUM_LIST, .items = items, .count = (uint32_t)count};
+}
+
 /* The default, for what the schema gives as a literal. */
 static bool read_preset(struct pp_resolver *resolver, const struct pp_attribute_row *row, struct pp_datum *out)
 {
 	const char *text = row->preset;
-	if (!*text || *text == '[')
+	if (!*text)
 		return false;
+	if (*text == '[') {
+		*out = read_preset_list(resolver, text);
+		return true;
+	}
 	if (strcmp(text, "true") == 0 || strcmp(text, "false") == 0) {
 		*out = pp_datum_bool(*text == 't');
 		return true;
