@@ -49,15 +49,20 @@ static uint64_t rank_load(const struct predicting *p, uint32_t rank)
 	return load;
 }
 
-/* Schedules whose makespan has a closed form: fused backwards on one stage per rank, in the order of 1f1b or gpipe;
- * nothing is computed again, for that fills waits. */
+/* What is computed again fills waits: closed forms do not know that. */
+static bool recomputes(const struct predicting *p)
+{
+	for (uint32_t s = 0; s < p->program->stage_count; s++)
+		if (p->program->stages[s].recomputes)
+			return true;
+	return false;
+}
+
+/* Schedules whose makespan has a closed form: fused backwards on one stage per rank, in the order of 1f1b or gpipe. */
 static bool has_closed_form(const struct predicting *p)
 {
 	const char *name = p->program->schedule_name;
-	for (uint32_t s = 0; s < p->program->stage_count; s++)
-		if (p->program->stages[s].body[PP_PHASE_R] != PP_NULL)
-			return false;
-	return name && (strcmp(name, "1f1b") == 0 || strcmp(name, "gpipe") == 0) &&
+	return !recomputes(p) && name && (strcmp(name, "1f1b") == 0 || strcmp(name, "gpipe") == 0) &&
 	       p->program->stage_count == p->program->ranks;
 }
 
@@ -158,7 +163,7 @@ static void add_bubble(struct predicting *p)
 		                        .formula = "(p - 1) / (m + p - 1)",
 		                        .inputs = pp_arena_printf(p->arena, "p = %u, m = %u", ranks, m),
 		                        .source = narayanan});
-	else if (strcmp(name, "interleaved") == 0 && program->stage_count == ranks * chunks)
+	else if (strcmp(name, "interleaved") == 0 && !recomputes(p) && program->stage_count == ranks * chunks)
 		add(p, (struct pp_term){.group = "bubble",
 		                        .name = "with equal stages",
 		                        .unit = PP_TERM_SHARE,
@@ -356,22 +361,45 @@ static void add_traffic(struct predicting *p)
 
 /* ---- work ------------------------------------------------------------------------------------ */
 
-static double model_flops(const struct predicting *p)
+/* Of the model's own operations, or of those that are done again. */
+static double flops_of_step(const struct predicting *p, bool again)
 {
 	double flops = 0;
 	for (uint32_t r = 0; r < p->program->ranks; r++)
 		for (uint32_t i = 0; i < p->train->streams[r].count; i++) {
 			const struct pp_instr *instr = &p->train->streams[r].items[i];
-			if (pp_is_compute(instr) && instr->op != PP_OP_REMAT)
+			if (pp_is_compute(instr) && (instr->op == PP_OP_REMAT) == again)
 				flops += (double)p->program->stages[instr->stage].flops[pp_phase_of(instr)];
 		}
 	return flops;
 }
 
+/* What is computed again is work of the devices, none of the model's. */
+static void add_recomputed(struct predicting *p, double flops, double capacity)
+{
+	double again = flops_of_step(p, true);
+	if (again > 0)
+		add(p, (struct pp_term){.group = "work",
+		                        .name = "recomputed operations",
+		                        .unit = PP_TERM_FLOP,
+		                        .value = again,
+		                        .formula = "m x sum(R), what is not kept but made again",
+		                        .inputs = pp_arena_printf(p->arena, "m = %u", p->program->microbatches),
+		                        .source = "docs/memory.md"});
+	if (again > 0 && capacity > 0)
+		add(p, (struct pp_term){.group = "work",
+		                        .name = "hardware flops utilisation",
+		                        .unit = PP_TERM_SHARE,
+		                        .value = (flops + again) / capacity,
+		                        .formula = "all operations / (step x pp x peak)",
+		                        .inputs = "",
+		                        .source = "Korthikanti et al. 2022"});
+}
+
 static void add_work(struct predicting *p)
 {
 	const struct pp_program *program = p->program;
-	double step = (double)(p->sim->makespan + p->sim->tail) * 1e-9, flops = model_flops(p);
+	double step = (double)(p->sim->makespan + p->sim->tail) * 1e-9, flops = flops_of_step(p, false);
 	double peak = (double)program->cost.peak_flops * program->ranks;
 	double tokens = (double)program->train.microbatch * program->train.seq * program->microbatches *
 	                pp_grid_extent(program, PP_AXIS_DP);
@@ -393,6 +421,7 @@ static void add_work(struct predicting *p)
 		                        .inputs = pp_arena_printf(p->arena, "peak %s",
 		                                                  pp_show_rate(p->arena, program->cost.peak_flops, "flop/s")),
 		                        .source = "Korthikanti et al. 2022"});
+	add_recomputed(p, flops, step * peak);
 	if (program->train.vocab && step > 0)
 		add(p, (struct pp_term){.group = "work",
 		                        .name = "tokens per second",

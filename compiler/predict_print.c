@@ -46,8 +46,16 @@ static uint32_t list_prices(const struct pp_unit *unit, struct price *prices, ui
 }
 
 enum { MOST_PRICES = 16 };
-static const uint8_t shown_phases[] = {PP_PHASE_F, PP_PHASE_I, PP_PHASE_W};
-enum { SHOWN = sizeof shown_phases };
+static const uint8_t shown_phases[] = {PP_PHASE_F, PP_PHASE_I, PP_PHASE_W, PP_PHASE_R};
+
+/* How many of them: R only where something is computed again. */
+static unsigned shown_count(const struct pp_unit *unit)
+{
+	for (uint32_t s = 0; s < unit->program->stage_count; s++)
+		if (unit->program->stages[s].recomputes)
+			return sizeof shown_phases;
+	return sizeof shown_phases - 1;
+}
 
 static uint64_t flops_of(const struct pp_unit *unit, uint32_t layer, unsigned phase)
 {
@@ -68,24 +76,26 @@ static const char *formula(const struct pp_unit *unit)
 
 static void print_layers(const struct pp_unit *unit, FILE *out)
 {
-	static const char *const heads[] = {"layer",  "count",   "params", "F flop", "I flop",
-	                                    "W flop", "F bytes", "F us",   "I us",   "W us"};
+	static const char *const heads[] = {"layer",  "count",   "params", "F flop", "I flop", "W flop",
+	                                    "R flop", "F bytes", "F us",   "I us",   "W us",   "R us"};
 	enum { COLUMNS = sizeof heads / sizeof *heads };
+	unsigned shown = shown_count(unit), columns = shown == sizeof shown_phases ? COLUMNS : COLUMNS - 2;
 	struct price prices[MOST_PRICES];
 	uint32_t count = list_prices(unit, prices, MOST_PRICES);
 	struct pp_arena *arena = unit->arena;
-	struct pp_table table = pp_table_begin(arena, COLUMNS, 1);
+	struct pp_table table = pp_table_begin(arena, columns, 1);
 	for (unsigned i = 0; i < COLUMNS; i++)
-		pp_table_cell(&table, heads[i]);
+		if (columns == COLUMNS || *heads[i] != 'R')
+			pp_table_cell(&table, heads[i]);
 	for (uint32_t i = 0; i < count; i++) {
 		const struct pp_layer_counts *counts = &unit->stages.layers[prices[i].at];
 		pp_table_cell(&table, prices[i].layer->name);
 		pp_table_cell_uint(&table, prices[i].count);
 		pp_table_cell_uint(&table, counts->params);
-		for (unsigned k = 0; k < SHOWN; k++)
+		for (unsigned k = 0; k < shown; k++)
 			pp_table_cell_uint(&table, flops_of(unit, prices[i].at, shown_phases[k]));
 		pp_table_cell_uint(&table, counts->memory_bytes[PP_PHASE_F]);
-		for (unsigned k = 0; k < SHOWN; k++)
+		for (unsigned k = 0; k < shown; k++)
 			pp_table_cell(
 			    &table,
 			    pp_arena_printf(arena, "%.3f", (double)unit->stages.layer_ticks[prices[i].at][shown_phases[k]] / 1000));
@@ -104,7 +114,7 @@ static void json_layers(const struct pp_unit *unit, struct pp_json *json)
 		pp_json_string(json, "layer", prices[i].layer->name);
 		pp_json_uint(json, "count", prices[i].count);
 		pp_json_uint(json, "params", unit->stages.layers[prices[i].at].params);
-		for (unsigned k = 0; k < SHOWN; k++) {
+		for (unsigned k = 0; k < shown_count(unit); k++) {
 			pp_json_open_object(json, pp_phase_name[shown_phases[k]]);
 			pp_json_uint(json, "flop", flops_of(unit, prices[i].at, shown_phases[k]));
 			pp_json_uint(json, "bytes", unit->stages.layers[prices[i].at].memory_bytes[shown_phases[k]]);
