@@ -1,10 +1,11 @@
 # What we use beyond libc. The core (ir, grammar, codegen, compiler) needs nothing; tests need cmocka;
-# the executor needs jansson to read JSON, and MPI for the mpi transport.
+# the executor needs BLAS, jansson to read JSON, and MPI for the mpi transport.
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 if(BUILD_TESTING OR NOT DEFINED BUILD_TESTING)
   pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
 endif()
+pkg_check_modules(OPENBLAS REQUIRED IMPORTED_TARGET openblas)
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson>=2.9)
 
 set(PP_FOUND_MPI "")

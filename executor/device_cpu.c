@@ -162,6 +162,7 @@ static struct pp_device *cpu_create_guarded(const struct pp_program *program, st
 		madvise(device->allocation, bytes, MADV_HUGEPAGE);
 	memset(device->allocation, 0, bytes + around);
 	device->arena = (unsigned char *)device->allocation + guard;
+	pp_kernels_one_thread();
 	return device;
 }
 

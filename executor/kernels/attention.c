@@ -1,7 +1,6 @@
 /* Causal attention in tiles with a running softmax: a tile of scores lives on the stack, whatever the sequence length.
- * Products work on strided views, so no head is ever copied. */
+ * Products go through BLAS on strided views, so no head is ever copied. */
 #include "kernel_math.h"
-#include "multiply.h"
 
 #include <assert.h>
 
@@ -62,10 +61,9 @@ static void visible(const struct head *head, const struct tile *tile, size_t que
 /* score[i, j] = scale * q_i . k_j */
 static void score_tile(const struct head *head, const struct tile *tile, pp_real *score)
 {
-	pp_cpu_multiply(tile->queries, tile->keys, head->columns, head->scale,
-	                (struct pp_matrix){head->q + tile->first_query * head->q_stride, head->q_stride, false},
-	                (struct pp_matrix){head->k + tile->first_key * head->kv_stride, head->kv_stride, true}, false,
-	                score, TILE);
+	multiply(tile->queries, tile->keys, head->columns, head->scale,
+	         (struct matrix){head->q + tile->first_query * head->q_stride, head->q_stride, false},
+	         (struct matrix){head->k + tile->first_key * head->kv_stride, head->kv_stride, true}, 0, score, TILE);
 }
 
 /* Running softmax of one query over its tiles so far. */
@@ -113,9 +111,8 @@ static void attend(const struct head *head, size_t first_query, pp_real *out, pp
 		struct tile tile = {first_query, queries, key, smaller(TILE, first_query + queries - key)};
 		score_tile(head, &tile, score);
 		soften_tile(head, &tile, score, running, out);
-		pp_cpu_multiply(queries, head->columns, tile.keys, 1, (struct pp_matrix){score, TILE, false},
-		                (struct pp_matrix){head->v + key * head->kv_stride, head->kv_stride, false}, true, out,
-		                head->q_stride);
+		multiply(queries, head->columns, tile.keys, 1, (struct matrix){score, TILE, false},
+		         (struct matrix){head->v + key * head->kv_stride, head->kv_stride, false}, 1, out, head->q_stride);
 	}
 	for (size_t i = 0; i < queries; i++) {
 		row_scale(head->columns, 1 / running[i].sum, out + i * head->q_stride);
@@ -190,7 +187,7 @@ static void attend_dx(const struct head *head, const struct head_dx *dx, size_t 
 	struct tile tile = {.first_query = first_query, .queries = smaller(TILE, head->seq - first_query)};
 	dot_rows(head, dx, &tile, row_dot);
 	const size_t q_at = first_query * head->q_stride;
-	const struct pp_matrix d_o = {dx->d_o + q_at, head->q_stride, false};
+	const struct matrix d_o = {dx->d_o + q_at, head->q_stride, false};
 	size_t start = first_visible(head, first_query) / TILE * TILE;
 	for (size_t key = start; key < first_query + tile.queries; key += TILE) {
 		tile.first_key = key;
@@ -198,17 +195,15 @@ static void attend_dx(const struct head *head, const struct head_dx *dx, size_t 
 		size_t kv_at = key * head->kv_stride;
 		score_tile(head, &tile, score);
 		probability_tile(head, dx, &tile, score);
-		pp_cpu_multiply(tile.keys, head->columns, tile.queries, 1, (struct pp_matrix){score, TILE, true}, d_o, true,
-		                dx->dv + kv_at, head->kv_stride);
-		pp_cpu_multiply(tile.queries, tile.keys, head->columns, 1, d_o,
-		                (struct pp_matrix){head->v + kv_at, head->kv_stride, true}, false, d_score, TILE);
+		multiply(tile.keys, head->columns, tile.queries, 1, (struct matrix){score, TILE, true}, d_o, 1, dx->dv + kv_at,
+		         head->kv_stride);
+		multiply(tile.queries, tile.keys, head->columns, 1, d_o,
+		         (struct matrix){head->v + kv_at, head->kv_stride, true}, 0, d_score, TILE);
 		score_gradient(head, &tile, d_score, row_dot, score);
-		pp_cpu_multiply(tile.keys, head->columns, tile.queries, 1, (struct pp_matrix){score, TILE, true},
-		                (struct pp_matrix){head->q + q_at, head->q_stride, false}, true, dx->dk + kv_at,
-		                head->kv_stride);
-		pp_cpu_multiply(tile.queries, head->columns, tile.keys, 1, (struct pp_matrix){score, TILE, false},
-		                (struct pp_matrix){head->k + kv_at, head->kv_stride, false}, true, dx->dq + q_at,
-		                head->q_stride);
+		multiply(tile.keys, head->columns, tile.queries, 1, (struct matrix){score, TILE, true},
+		         (struct matrix){head->q + q_at, head->q_stride, false}, 1, dx->dk + kv_at, head->kv_stride);
+		multiply(tile.queries, head->columns, tile.keys, 1, (struct matrix){score, TILE, false},
+		         (struct matrix){head->k + kv_at, head->kv_stride, false}, 1, dx->dq + q_at, head->q_stride);
 	}
 }
 

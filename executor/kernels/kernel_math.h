@@ -1,11 +1,12 @@
-/* What the kernels share: exponential, complementary error function, rows and sums for pp_real. The fp32
- * functions are branch-free polynomials, so that loops over them become vector code; NaN stays NaN. The double
+/* What the kernels share: exponential, complementary error function, matrix product, rows and sums for pp_real. The
+ * fp32 functions are branch-free polynomials, so that loops over them become vector code; NaN stays NaN. The double
  * build, which exists for tests, takes libm. Only kernels_*.c include this. */
 #ifndef PP_KERNELS_MATH_H
 #define PP_KERNELS_MATH_H
 
 #include "kernels.h"
 
+#include <cblas.h>
 #include <math.h>
 #include <string.h>
 
@@ -122,6 +123,28 @@ static inline void row_scale(size_t count, pp_real factor, pp_real *x)
 #pragma omp simd
 	for (size_t i = 0; i < count; i++)
 		x[i] *= factor;
+}
+
+/* A row-major operand of a product: rows are `stride` elements apart. */
+struct matrix {
+	const pp_real *at;
+	size_t stride;
+	bool transposed;
+};
+
+/* c[m,n] = alpha * a[m,k] b[k,n] + beta * c. Sizes below 2^31. */
+static inline void multiply(size_t m, size_t n, size_t k, pp_real alpha, struct matrix a, struct matrix b, pp_real beta,
+                            pp_real *c, size_t stride)
+{
+	enum CBLAS_TRANSPOSE ta = a.transposed ? CblasTrans : CblasNoTrans;
+	enum CBLAS_TRANSPOSE tb = b.transposed ? CblasTrans : CblasNoTrans;
+#ifdef PP_KERNELS_DOUBLE
+	cblas_dgemm(CblasRowMajor, ta, tb, (blasint)m, (blasint)n, (blasint)k, alpha, a.at, (blasint)a.stride, b.at,
+	            (blasint)b.stride, beta, c, (blasint)stride);
+#else
+	cblas_sgemm(CblasRowMajor, ta, tb, (blasint)m, (blasint)n, (blasint)k, alpha, a.at, (blasint)a.stride, b.at,
+	            (blasint)b.stride, beta, c, (blasint)stride);
+#endif
 }
 
 #endif

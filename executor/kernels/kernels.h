@@ -19,7 +19,8 @@ typedef double pp_real;
 typedef float pp_real;
 #endif
 
-/* Once per thread that calls kernels: denormals are flushed. */
+/* Once per device: BLAS runs in the calling thread. Once per thread that calls kernels: denormals are flushed. */
+void pp_kernels_one_thread(void);
 void pp_kernels_flush_denormals(void);
 
 /* y[t,:] = wte[ids[t],:] + wpe[t mod seq,:]; wpe may be NULL. */

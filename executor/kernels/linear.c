@@ -1,10 +1,14 @@
-/* Linear layers: matrix products, bias rows before, bias gradients after. */
+/* Linear layers: matrix products by BLAS, bias rows before, bias gradients after. */
 #include "kernel_math.h"
-#include "multiply.h"
 
 #if defined(__SSE2__)
 #include <xmmintrin.h>
 #endif
+
+void pp_kernels_one_thread(void)
+{
+	openblas_set_num_threads(1);
+}
 
 void pp_kernels_flush_denormals(void)
 {
@@ -19,14 +23,14 @@ void pp_cpu_linear(size_t tokens, size_t inputs, size_t outputs, const pp_real *
 {
 	for (size_t t = 0; b && t < tokens; t++)
 		memcpy(y + t * outputs, b, outputs * sizeof *y);
-	pp_cpu_multiply(tokens, outputs, inputs, 1, (struct pp_matrix){x, inputs, false},
-	                (struct pp_matrix){w, inputs, true}, b != NULL, y, outputs);
+	multiply(tokens, outputs, inputs, 1, (struct matrix){x, inputs, false}, (struct matrix){w, inputs, true}, b ? 1 : 0,
+	         y, outputs);
 }
 
 void pp_cpu_linear_dx(size_t tokens, size_t inputs, size_t outputs, const pp_real *dy, const pp_real *w, pp_real *dx)
 {
-	pp_cpu_multiply(tokens, inputs, outputs, 1, (struct pp_matrix){dy, outputs, false},
-	                (struct pp_matrix){w, inputs, false}, false, dx, inputs);
+	multiply(tokens, inputs, outputs, 1, (struct matrix){dy, outputs, false}, (struct matrix){w, inputs, false}, 0, dx,
+	         inputs);
 }
 
 /* db[j] (+)= sum over t of dy[t,j], ascending t. */
@@ -45,8 +49,8 @@ static void sum_rows(size_t tokens, size_t columns, const pp_real *restrict dy, 
 void pp_cpu_linear_dw(size_t tokens, size_t inputs, size_t outputs, const pp_real *dy, const pp_real *x, pp_real *dw,
                       bool accumulate_w, pp_real *db, bool accumulate_b)
 {
-	pp_cpu_multiply(outputs, inputs, tokens, 1, (struct pp_matrix){dy, outputs, true},
-	                (struct pp_matrix){x, inputs, false}, accumulate_w, dw, inputs);
+	multiply(outputs, inputs, tokens, 1, (struct matrix){dy, outputs, true}, (struct matrix){x, inputs, false},
+	         accumulate_w ? 1 : 0, dw, inputs);
 	if (db)
 		sum_rows(tokens, outputs, dy, db, accumulate_b);
 }

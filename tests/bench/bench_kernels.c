@@ -1,9 +1,8 @@
 /* Times of the CPU kernels in one transformer block, forward and backward, at several model sizes: which share goes to
- * matrix products, how fast they are against the same product on operands that stay in the cache, and products and
- * attention against plain loops. Best of several runs; prints, asserts nothing. Usage: bench_kernels [RUNS] */
+ * matrix products, how fast they are against a large product by the same BLAS, and products and attention against plain
+ * loops. Best of several runs; prints, asserts nothing. Usage: bench_kernels [RUNS] */
 #include "executor/draw.h"
 #include "executor/kernels/kernels.h"
-#include "executor/kernels/multiply.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -216,23 +215,21 @@ static const struct {
 
 enum { LINEAR_ROWS = 3, BLOCK_ROWS = 8, ATTENTION_ROW = 3, ROWS = sizeof rows / sizeof *rows, PLAIN_ROW = ROWS - 2 };
 
-/* GFLOP/s of a product whose operands stay in the nearest caches: what no linear layer can exceed. */
+/* GFLOP/s of a large square product by the same BLAS: the rate that linear layers could have at best. */
 static double ceiling(unsigned runs)
 {
-	enum { ROWS_OF_A = 96, COLUMNS = 64, DEPTH = 256, REPEATS = 200 };
-	float *a = values(ROWS_OF_A * DEPTH, 1), *b = values(DEPTH * COLUMNS, 2), *c = values(ROWS_OF_A * COLUMNS, 3);
+	enum { EDGE = 1024 };
+	float *a = values(EDGE * EDGE, 1), *b = values(EDGE * EDGE, 2), *c = values(EDGE * EDGE, 3);
 	double best = INFINITY;
 	for (unsigned run = 0; run < runs; run++) {
 		double start = now();
-		for (unsigned i = 0; i < REPEATS; i++)
-			pp_cpu_multiply(ROWS_OF_A, COLUMNS, DEPTH, 1, (struct pp_matrix){a, DEPTH, false},
-			                (struct pp_matrix){b, COLUMNS, false}, false, c, COLUMNS);
-		best = fmin(best, (now() - start) / REPEATS);
+		pp_cpu_linear_dx(EDGE, EDGE, EDGE, a, b, c);
+		best = fmin(best, now() - start);
 	}
 	free(a);
 	free(b);
 	free(c);
-	return 2e-9 * ROWS_OF_A * COLUMNS * DEPTH / best;
+	return 2e-9 * EDGE * EDGE * EDGE / best;
 }
 
 static struct arrays arrays_make(const struct size *s)
@@ -312,6 +309,7 @@ int main(int count, char **arguments)
 	    {"124M, long", 1024, 1024, 768, 12, 8192},
 	};
 	unsigned runs = count > 1 ? (unsigned)strtoul(arguments[1], NULL, 10) : 5;
+	pp_kernels_one_thread();
 	pp_kernels_flush_denormals();
 	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
 		report(&sizes[i], runs ? runs : 1);

@@ -343,6 +343,7 @@ static void whole_models(void **state)
 
 int main(void)
 {
+	pp_kernels_one_thread();
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(norm),
 	    cmocka_unit_test(linear),

@@ -59,6 +59,7 @@ static void llama_biases_of_heads(void **state)
 
 int main(void)
 {
+	pp_kernels_one_thread();
 	pp_kernels_flush_denormals();
 	const struct CMUnitTest tests[] = {cmocka_unit_test(tied_tanh), cmocka_unit_test(untied_erf_window),
 	                                   cmocka_unit_test(llama), cmocka_unit_test(llama_qk_norm_biases),

@@ -564,6 +564,7 @@ struct caller {
 static void *call_kernels(void *argument)
 {
 	struct caller *caller = argument;
+	pp_kernels_one_thread();
 	pp_kernels_flush_denormals();
 	float *x = values(LONG * WIDE, 1), *w = values(WIDE * WIDE, 2), lse[LONG * 4];
 	const struct pp_attention shape = {
@@ -597,6 +598,7 @@ static void many_callers(void **state)
 
 int main(void)
 {
+	pp_kernels_one_thread();
 	pp_kernels_flush_denormals();
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(norm),
