@@ -51,6 +51,14 @@ static bool verify_on_first(struct start *start, struct pp_status *status)
 	return agree(start, "waiting for the proof of the program", fine, status);
 }
 
+/* What is no reason to stop, printed once. */
+static void warn_start(const struct start *start)
+{
+	struct pp_status warning;
+	if (start->rank == 0 && !pp_check_cores(start->cards, start->ranks, &warning))
+		fprintf(stderr, "%s\n", warning.text);
+}
+
 static bool check_start(struct start *start, struct pp_status *status)
 {
 	struct pp_launch *launch = start->launch;
@@ -68,7 +76,10 @@ static bool check_start(struct start *start, struct pp_status *status)
 	    !pp_check_nodes(program, start->cards, status) ||
 	    !pp_check_supported(program, launch->path, launch->device, status) || !verify_on_first(start, status))
 		return false;
-	return agree(start, "checking memory", pp_check_memory(program, start->here, status), status);
+	if (!agree(start, "checking memory", pp_check_memory(program, start->here, status), status))
+		return false;
+	warn_start(start);
+	return true;
 }
 
 static void fail_rank(void *star, const struct pp_status *status)

@@ -3,6 +3,7 @@
  * Ensures: nothing is allocated for a run before all of this has passed. */
 #include "start_check.h"
 
+#include "kernels/kernels.h"
 #include "transport.h"
 
 #include "ir/verify.h"
@@ -140,6 +141,7 @@ struct pp_card pp_card_make(const struct pp_loaded *loaded)
 	card.hash = loaded->hash;
 	if (gethostname(card.host, sizeof card.host - 1) != 0)
 		card.host[0] = '\0';
+	snprintf(card.core, sizeof card.core, "%s", pp_kernels_core());
 	return card;
 }
 
@@ -151,6 +153,18 @@ bool pp_check_cards(const struct pp_card *cards, uint32_t ranks, struct pp_statu
 			               "error[E0902]: rank %" PRIu32 " loaded a different program (hash %016" PRIx64
 			               ", rank 0 has %016" PRIx64 ")",
 			               rank, cards[rank].hash, cards[0].hash);
+	return true;
+}
+
+bool pp_check_cores(const struct pp_card *cards, uint32_t ranks, struct pp_status *warning)
+{
+	for (uint32_t rank = 1; rank < ranks; rank++)
+		if (strcmp(cards[rank].core, cards[0].core) != 0)
+			return pp_fail(warning, PP_EXIT_OK,
+			               "warning[W0906]: rank 0 on %s multiplies with OpenBLAS's core %s, rank %" PRIu32
+			               " on %s with %s: results are as good, but the bits are not those of equal machines; set "
+			               "OPENBLAS_CORETYPE to one that all have",
+			               cards[0].host, cards[0].core, rank, cards[rank].host, cards[rank].core);
 	return true;
 }
 

@@ -25,12 +25,17 @@ bool pp_check_memory(const struct pp_program *program, const bool *here, struct 
 struct pp_card {
 	uint64_t hash;
 	char host[64];
+	char core[16]; /* of BLAS */
 };
 
 struct pp_card pp_card_make(const struct pp_loaded *loaded);
 
 /* E0902: all ranks loaded the same program. */
 bool pp_check_cards(const struct pp_card *cards, uint32_t ranks, struct pp_status *status);
+
+/* W0906: machines multiply with different cores of BLAS: right, but the bits are those of this mixture. False:
+ * *warning says which; the run goes on. */
+bool pp_check_cores(const struct pp_card *cards, uint32_t ranks, struct pp_status *warning);
 
 /* E0903: tensor-parallel groups that the program plans within a node must be on one machine. */
 bool pp_check_nodes(const struct pp_program *program, const struct pp_card *cards, struct pp_status *status);

@@ -23,6 +23,9 @@ typedef float pp_real;
 void pp_kernels_one_thread(void);
 void pp_kernels_flush_denormals(void);
 
+/* The code path of BLAS, by its own name: the processor's, or the one that OPENBLAS_CORETYPE asks for. */
+const char *pp_kernels_core(void);
+
 /* y[t,:] = wte[ids[t],:] + wpe[t mod seq,:]; wpe may be NULL. */
 void pp_cpu_embed(size_t tokens, size_t columns, size_t seq, const int32_t *ids, const pp_real *wte, const pp_real *wpe,
                   pp_real *y);

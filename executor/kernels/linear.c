@@ -10,6 +10,11 @@ void pp_kernels_one_thread(void)
 	openblas_set_num_threads(1);
 }
 
+const char *pp_kernels_core(void)
+{
+	return openblas_get_corename();
+}
+
 void pp_kernels_flush_denormals(void)
 {
 #if defined(__SSE2__)

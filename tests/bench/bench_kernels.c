@@ -311,6 +311,7 @@ int main(int count, char **arguments)
 	unsigned runs = count > 1 ? (unsigned)strtoul(arguments[1], NULL, 10) : 5;
 	pp_kernels_one_thread();
 	pp_kernels_flush_denormals();
+	printf("core of OpenBLAS: %s\n", pp_kernels_core());
 	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
 		report(&sizes[i], runs ? runs : 1);
 	return 0;

@@ -201,6 +201,20 @@ static void different_programs_are_named(void **state)
 	    "error[E0902]: rank 2 loaded a different program (hash 0000000000009f2c, rank 0 has 0000000000001a77)");
 }
 
+static void different_cores_are_named(void **state)
+{
+	(void)state;
+	struct pp_card cards[3] = {
+	    {.host = "a", .core = "SkylakeX"}, {.host = "a", .core = "SkylakeX"}, {.host = "b", .core = "Haswell"}};
+	struct pp_status warning;
+	assert_true(pp_check_cores(cards, 2, &warning));
+	assert_false(pp_check_cores(cards, 3, &warning));
+	assert_string_equal(warning.text,
+	                    "warning[W0906]: rank 0 on a multiplies with OpenBLAS's core SkylakeX, rank 2 on b with "
+	                    "Haswell: results are as good, but the bits are not those of equal machines; set "
+	                    "OPENBLAS_CORETYPE to one that all have");
+}
+
 static void groups_stay_on_their_nodes(void **state)
 {
 	(void)state;
@@ -228,6 +242,7 @@ int main(void)
 	    cmocka_unit_test(what_cannot_run_is_refused),
 	    cmocka_unit_test(memory_is_checked_before_it_is_taken),
 	    cmocka_unit_test(different_programs_are_named),
+	    cmocka_unit_test(different_cores_are_named),
 	    cmocka_unit_test(groups_stay_on_their_nodes),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
