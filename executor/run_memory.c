@@ -67,6 +67,7 @@ static uint64_t measured_term(const struct holding *holding, enum pp_outside ter
 	case PP_OUTSIDE_TRANSPORT:
 		return growth(marks->program, marks->transport);
 	case PP_OUTSIDE_RANKS:
+	case PP_OUTSIDE_BLAS:
 	case PP_OUTSIDE_DATA:
 	case PP_OUTSIDE_RECORDS:
 	case PP_OUTSIDE_SAVING:

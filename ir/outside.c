@@ -4,14 +4,15 @@
 #include "capped.h"
 #include "grid.h"
 
-const char *const pp_outside_name[] = {"process", "library", "program", "transport",
-                                       "ranks",   "data",    "records", "saving"};
+const char *const pp_outside_name[] = {"process", "library", "program", "transport", "ranks",
+                                       "blas",    "data",    "records", "saving"};
 const char *const pp_outside_formula[] = {
     "code and shared libraries",
     "MPI, started",
     "4 x tables + 1 MiB",
     "128 B per post + 2 x largest sum",
     "512 KiB per rank + 256 KiB per channel with MPI",
+    "4 x min(384, s) x (min(512, s) + s) per rank, s: longest side of a product",
     "size of the file",
     "16 B per instruction and step; a quarter bit per byte",
     "1 MiB per rank",
@@ -79,6 +80,30 @@ static struct posts posts_of(const struct pp_program *program, uint32_t rank)
 	return posts;
 }
 
+/* OpenBLAS packs a block of each operand, up to 384 elements deep in its cores for AVX2 and AVX-512: at most 512 rows
+ * of one, and as many of the other as there are and its buffer holds. */
+static uint64_t blas_bytes(const struct pp_program *program, uint32_t rank)
+{
+	const uint64_t buffer = 128 * mib;
+	uint64_t longest = 0;
+	for (uint32_t b = 0; b < program->body_count; b++) {
+		const struct pp_body *body = &program->bodies[b];
+		for (uint32_t i = 0; i < body->count && program->stages[body->stage].rank == rank; i++) {
+			const struct pp_body_instr *instr = &body->items[i];
+			if (instr->op != PP_BODY_LINEAR && instr->op != PP_BODY_LINEAR_DX && instr->op != PP_BODY_LINEAR_DW)
+				continue;
+			for (unsigned k = 0; k < 2; k++) { /* the inputs have all three sides */
+				const struct pp_reg *reg = &body->regs[instr->operand[k]];
+				longest = reg->rows > longest ? reg->rows : longest;
+				longest = reg->columns > longest ? reg->columns : longest;
+			}
+		}
+	}
+	uint64_t depth = longest < 384 ? longest : 384, block = longest < 512 ? longest : 512;
+	uint64_t bytes = 4 * depth * (block + longest);
+	return bytes < buffer ? bytes : buffer;
+}
+
 static uint64_t longest_stream(const struct pp_program *program)
 {
 	uint64_t longest = 1;
@@ -94,6 +119,7 @@ static void add_rank(const struct pp_program *program, const struct pp_outside_r
 	struct posts posts = posts_of(program, rank);
 	uint64_t sums = posts.largest_sum < mib ? posts.largest_sum : mib;
 	bytes[PP_OUTSIDE_TRANSPORT] += 128 * posts.count + (run->mpi ? 2 * sums : 0);
+	bytes[PP_OUTSIDE_BLAS] += blas_bytes(program, rank);
 	bytes[PP_OUTSIDE_RANKS] += 512 * kib + (run->mpi ? 256 * kib * posts.channels : 0);
 	bytes[PP_OUTSIDE_RECORDS] += 16 * longest_stream(program) * run->kept_steps;
 	if (run->canary)
@@ -107,7 +133,7 @@ void pp_outside_predict(const struct pp_program *program, const struct pp_outsid
 {
 	for (unsigned i = 0; i < PP_OUTSIDE_COUNT; i++)
 		bytes[i] = 0;
-	bytes[PP_OUTSIDE_PROCESS] = 4 * mib + mib / 2;
+	bytes[PP_OUTSIDE_PROCESS] = 7 * mib;
 	bytes[PP_OUTSIDE_LIBRARY] = run->mpi ? 16 * mib : 0;
 	bytes[PP_OUTSIDE_PROGRAM] = 4 * pp_program_bytes(program) + mib;
 	bytes[PP_OUTSIDE_DATA] = run->data_bytes;

@@ -11,6 +11,7 @@ enum pp_outside {
 	PP_OUTSIDE_PROGRAM, /* the file, its tables, what proof and simulation leave in the heap (about twice the tables) */
 	PP_OUTSIDE_TRANSPORT, /* queues of posts, buffers of sums */
 	PP_OUTSIDE_RANKS,     /* threads' stacks and heaps; what MPI allocates at the first message of a channel */
+	PP_OUTSIDE_BLAS,      /* packed operands of matrix products */
 	PP_OUTSIDE_DATA,      /* the file that is read, mapped */
 	PP_OUTSIDE_RECORDS,   /* times of instructions for --trace and --profile, bits of --canary */
 	PP_OUTSIDE_SAVING,    /* pieces of a checkpoint on their way to the file */
