@@ -48,6 +48,14 @@ for queues in pair rank; do
   same grid "grid-$queues"
 done
 
+# Every axis at once, with recompute, in every order.
+axes=(--set parallel.tp=2 --set parallel.sp=true --set parallel.dp=2 --set parallel.zero=1 --set cluster.gpus=8)
+for order in end lazy start free; do
+  build "all-$order" -D pp=2 -D mbs=4 --schedule 1f1b --lowering=$order --set train.recompute=full "${axes[@]}"
+  go "all-$order" "all-$order" --queues="$([ $order = free ] && echo edge || echo rank)"
+  same all-end "all-$order"
+done
+
 if [ -n "$mpirun" ]; then
   for queues in pair rank; do
     go_mpi "mpi-$queues" 4 start --queues=$queues
