@@ -43,6 +43,9 @@ static const struct {
     {"diff_other", "interleaved_2x2x4.pps --diff=1f1b_4x8.profile.json"},
     {"diff_no_file", "1f1b_4x8.pps --diff=none.json"},
     {"pps", "two_ranks.pps --format=pps --program=eval"},
+    {"eval", "../../verify/accepted_eval_losses.pps --program=eval --width=80"},
+    {"eval_list", "../../verify/accepted_eval_losses.pps --program=eval --view=list"},
+    {"eval_memory", "../../verify/accepted_eval_losses.pps --program=eval --view=memory --unit=bytes --width=80"},
     {"unproven", "two_ranks.pps 2>&1 >/dev/null | tail -n 1"}, /* the verifier's own words are its tests' business */
     {"unproven_exit", "two_ranks.pps >/dev/null"},
     {"no_program", "../../CMakeLists.txt"},
