@@ -39,11 +39,11 @@ static bool is_token_table(const struct pp_program *program, uint32_t stage, uin
 	const struct pp_body *body = at == PP_NULL ? NULL : &program->bodies[at];
 	for (uint32_t i = 0; body && i < body->count; i++) {
 		const struct pp_body_instr *instr = &body->items[i];
-		bool reads = (instr->op == PP_BODY_EMBED || instr->op == PP_BODY_LINEAR) &&
-		             body->regs[instr->operand[WEIGHT]].base == PP_BASE_WEIGHT &&
-		             body->regs[instr->operand[WEIGHT]].slot == weight;
+		bool linear = instr->op == PP_BODY_LINEAR, embeds = instr->op == PP_BODY_EMBED;
+		uint32_t reg = linear || embeds ? instr->operand[WEIGHT] : PP_NULL;
+		bool reads = reg != PP_NULL && body->regs[reg].base == PP_BASE_WEIGHT && body->regs[reg].slot == weight;
 		bool ends = (instr->op == PP_BODY_XENT || instr->op == PP_BODY_XENT_STATS) && instr->operand[LOGITS] == logits;
-		if ((reads && instr->op == PP_BODY_EMBED) || ends)
+		if ((reads && embeds) || (ends && logits != PP_NULL))
 			return true;
 		logits = reads ? instr->operand[OUTPUT] : logits;
 	}
