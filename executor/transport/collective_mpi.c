@@ -7,6 +7,9 @@
  * payload per member: R. Thakur, R. Rabenseifner, W. Gropp, Optimization of Collective Communication Operations in
  * MPICH, IJHPCA 19(1), 2005, section 4.5.
  *
+ * Short posts send each member one message. Several of them are under way at once; a long post is alone. Which posts
+ * are short follows from what is posted, so all members send their messages in one order.
+ *
  * Requires: all members post the same collectives of a group in the same order. Ensures: nothing waits; a payload is
  * neither written while it is sent nor read before it has come. */
 #include "endpoint_mpi.h"
@@ -19,7 +22,7 @@
 enum {
 	ALL_SHARES = 1 << 20, /* bytes that a round brings to a member at most */
 	LEAST_SHARE = 1 << 14,
-	SHORT = 1 << 16, /* bytes that a member may get at once to save the gather */
+	SHORT = 1 << 16, /* bytes that a short post brings to a member at most */
 };
 
 /* Elements of a payload. */
@@ -27,164 +30,173 @@ struct span {
 	uint64_t at, count;
 };
 
-static const struct pp_part *head(const struct pp_mpi_line *line)
-{
-	return &line->posts[line->done % line->capacity];
-}
+/* A post of a line, and how it travels. */
+struct job {
+	const struct pp_mpi_line *line;
+	const struct pp_part *part;
+	struct pp_mpi_flight *flight;
+	bool brief;
+};
 
 static uint64_t least(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
 }
 
-static uint64_t share_elements(const struct pp_mpi_line *line, const struct pp_part *part)
-{
-	return line->share / pp_dtype_size[part->dtype];
-}
-
 static bool is_short(const struct pp_mpi_line *line, const struct pp_part *part)
 {
-	uint64_t bytes = part->count * pp_dtype_size[part->dtype];
-	return part->kind == PP_ALLREDUCE && bytes <= line->share && bytes * (line->members - 1) <= SHORT;
+	return part->count * pp_dtype_size[part->dtype] <= line->short_share;
+}
+
+static struct job job_of(struct pp_mpi_line *line, uint64_t number)
+{
+	const struct pp_part *part = &line->posts[number % line->capacity];
+	return (struct job){
+	    .line = line, .part = part, .flight = &line->flights[number % PP_MPI_FLIGHTS], .brief = is_short(line, part)};
+}
+
+static uint64_t share_elements(const struct job *job)
+{
+	return (job->brief ? job->line->short_share : job->line->share) / pp_dtype_size[job->part->dtype];
+}
+
+/* Where the message of a member lies until it is summed. */
+static unsigned char *received(const struct job *job, uint32_t member)
+{
+	const struct pp_mpi_line *line = job->line;
+	return job->brief ? job->flight->buffer + member * line->short_share : line->buffer + member * line->share;
 }
 
 /* Elements of the present round that `member` sums, within the payload of all. */
-static struct span summed_by(const struct pp_mpi_line *line, const struct pp_part *part, uint32_t member)
+static struct span summed_by(const struct job *job, uint32_t member)
 {
-	uint64_t share = share_elements(line, part);
+	const struct pp_part *part = job->part;
+	uint64_t share = share_elements(job), members = job->line->members;
 	if (part->kind == PP_REDUCESCATTER) {
-		uint64_t at = line->round * share;
+		uint64_t at = job->flight->round * share;
 		return (struct span){member * part->count + at, least(share, part->count - at)};
 	}
-	if (is_short(line, part))
+	if (job->brief)
 		return (struct span){0, part->count};
-	uint64_t at = line->round * share * line->members;
-	uint64_t left = least(part->count - at, share * line->members);
-	uint64_t each = (left + line->members - 1) / line->members;
+	uint64_t at = job->flight->round * share * members;
+	uint64_t left = least(part->count - at, share * members);
+	uint64_t each = (left + members - 1) / members;
 	uint64_t first = least(member * each, left);
 	return (struct span){at + first, least(each, left - first)};
 }
 
-static uint64_t rounds(const struct pp_mpi_line *line, const struct pp_part *part)
+static uint64_t rounds(const struct job *job)
 {
-	uint64_t each = share_elements(line, part);
-	if (part->kind == PP_ALLREDUCE && !is_short(line, part))
-		each *= line->members;
-	return (part->count + each - 1) / each;
+	uint64_t each = share_elements(job);
+	if (job->part->kind == PP_ALLREDUCE && !job->brief)
+		each *= job->line->members;
+	return (job->part->count + each - 1) / each;
 }
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-static void receive(struct pp_endpoint *endpoint, struct pp_mpi_line *line, uint32_t member, void *to, uint64_t bytes)
+static void receive(struct pp_endpoint *endpoint, const struct job *job, uint32_t member, void *to, uint64_t bytes)
 {
-	if (bytes == 0)
+	struct pp_mpi_flight *flight = job->flight;
+	if (bytes == 0 || member == job->line->position)
 		return;
-	line->wanted[line->request_count] = (int)bytes;
+	flight->wanted[flight->request_count] = (int)bytes;
 	pp_mpi_succeeded(endpoint,
-	                 MPI_Irecv(to, (int)bytes, MPI_BYTE, line->ranks[member], line->tag, endpoint->sums,
-	                           &line->requests[line->request_count++]),
+	                 MPI_Irecv(to, (int)bytes, MPI_BYTE, job->line->ranks[member], job->line->tag, endpoint->sums,
+	                           &flight->requests[flight->request_count++]),
 	                 "MPI_Irecv");
-	line->receive_count = line->request_count;
+	flight->receive_count = flight->request_count;
 }
 
-static void send(struct pp_endpoint *endpoint, struct pp_mpi_line *line, uint32_t member, const void *from,
-                 uint64_t bytes)
+static void send(struct pp_endpoint *endpoint, const struct job *job, uint32_t member, const void *from, uint64_t bytes)
 {
-	if (bytes == 0)
+	int rank = job->line->ranks[member], tag = job->line->tag, count = (int)bytes;
+	if (bytes == 0 || member == job->line->position)
 		return;
-	MPI_Request *request = &line->requests[line->request_count++];
+	MPI_Request *request = &job->flight->requests[job->flight->request_count++];
 	if (endpoint->options.sync_send)
-		pp_mpi_succeeded(
-		    endpoint, MPI_Issend(from, (int)bytes, MPI_BYTE, line->ranks[member], line->tag, endpoint->sums, request),
-		    "MPI_Issend");
+		pp_mpi_succeeded(endpoint, MPI_Issend(from, count, MPI_BYTE, rank, tag, endpoint->sums, request), "MPI_Issend");
 	else
-		pp_mpi_succeeded(endpoint,
-		                 MPI_Isend(from, (int)bytes, MPI_BYTE, line->ranks[member], line->tag, endpoint->sums, request),
-		                 "MPI_Isend");
+		pp_mpi_succeeded(endpoint, MPI_Isend(from, count, MPI_BYTE, rank, tag, endpoint->sums, request), "MPI_Isend");
 }
 
-static void begin_claims(struct pp_endpoint *endpoint, struct pp_mpi_line *line)
+static void begin_claims(struct pp_endpoint *endpoint, const struct job *job)
 {
-	const struct pp_part *part = head(line);
+	const struct pp_mpi_line *line = job->line;
 	struct pp_mpi_claim *own = &line->claims[line->position];
-	*own = (struct pp_mpi_claim){.number = line->done, .count = part->count, .kind = part->kind, .dtype = part->dtype};
-	line->phase = PP_MPI_CLAIM;
+	*own = (struct pp_mpi_claim){
+	    .number = line->done, .count = job->part->count, .kind = job->part->kind, .dtype = job->part->dtype};
+	job->flight->phase = PP_MPI_CLAIM;
 	for (uint32_t i = 0; i < line->members; i++)
-		if (i != line->position)
-			receive(endpoint, line, i, &line->claims[i], sizeof line->claims[i]);
+		receive(endpoint, job, i, &line->claims[i], sizeof line->claims[i]);
 	for (uint32_t i = 0; i < line->members; i++)
-		if (i != line->position)
-			send(endpoint, line, i, own, sizeof *own);
+		send(endpoint, job, i, own, sizeof *own);
 }
 
-static void begin_scatter(struct pp_endpoint *endpoint, struct pp_mpi_line *line)
+static void begin_scatter(struct pp_endpoint *endpoint, const struct job *job)
 {
-	const struct pp_part *part = head(line);
+	const struct pp_part *part = job->part;
 	uint64_t size = pp_dtype_size[part->dtype];
-	line->phase = PP_MPI_SCATTER;
-	for (uint32_t i = 0; i < line->members; i++)
-		if (i != line->position)
-			receive(endpoint, line, i, line->buffer + i * line->share,
-			        summed_by(line, part, line->position).count * size);
-	for (uint32_t i = 0; i < line->members; i++) {
-		struct span span = summed_by(line, part, i);
-		if (i != line->position)
-			send(endpoint, line, i, part->from + span.at * size, span.count * size);
+	job->flight->phase = PP_MPI_SCATTER;
+	for (uint32_t i = 0; i < job->line->members; i++)
+		receive(endpoint, job, i, received(job, i), summed_by(job, job->line->position).count * size);
+	for (uint32_t i = 0; i < job->line->members; i++) {
+		struct span span = summed_by(job, i);
+		send(endpoint, job, i, part->from + span.at * size, span.count * size);
 	}
 }
 
 /* What `member` has for the others in this round, within `to`. */
-static struct span given_by(const struct pp_mpi_line *line, const struct pp_part *part, uint32_t member)
+static struct span given_by(const struct job *job, uint32_t member)
 {
-	if (part->kind != PP_ALLGATHER)
-		return summed_by(line, part, member);
-	uint64_t share = share_elements(line, part), at = line->round * share;
-	return (struct span){member * part->count + at, least(share, part->count - at)};
+	if (job->part->kind != PP_ALLGATHER)
+		return summed_by(job, member);
+	uint64_t share = share_elements(job), at = job->flight->round * share;
+	return (struct span){member * job->part->count + at, least(share, job->part->count - at)};
 }
 
-static void begin_gather(struct pp_endpoint *endpoint, struct pp_mpi_line *line)
+static void begin_gather(struct pp_endpoint *endpoint, const struct job *job)
 {
-	const struct pp_part *part = head(line);
+	const struct pp_part *part = job->part;
 	uint64_t size = pp_dtype_size[part->dtype];
-	struct span own = given_by(line, part, line->position);
-	const unsigned char *from = part->to + own.at * size;
-	line->phase = PP_MPI_GATHER;
+	struct span own = given_by(job, job->line->position);
+	unsigned char *from = part->to + own.at * size;
+	job->flight->phase = PP_MPI_GATHER;
 	if (part->kind == PP_ALLGATHER) {
-		const unsigned char *given = part->from + line->round * share_elements(line, part) * size;
+		const unsigned char *given = part->from + job->flight->round * share_elements(job) * size;
 		if (given != from)
-			memmove(part->to + own.at * size, given, own.count * size);
+			memmove(from, given, own.count * size);
 	}
-	for (uint32_t i = 0; i < line->members; i++) {
-		struct span span = given_by(line, part, i);
-		if (i != line->position)
-			receive(endpoint, line, i, part->to + span.at * size, span.count * size);
+	for (uint32_t i = 0; i < job->line->members; i++) {
+		struct span span = given_by(job, i);
+		receive(endpoint, job, i, part->to + span.at * size, span.count * size);
 	}
-	for (uint32_t i = 0; i < line->members; i++)
-		if (i != line->position)
-			send(endpoint, line, i, from, own.count * size);
+	for (uint32_t i = 0; i < job->line->members; i++)
+		send(endpoint, job, i, from, own.count * size);
 }
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
 /* In member order. Partial sums stay in the buffer of the first member, if that is another, so that the own elements
  * are read before `to`, which may be the same memory, is written. */
-static void sum(const struct pp_mpi_line *line)
+static void sum(const struct job *job)
 {
-	const struct pp_part *part = head(line);
+	const struct pp_part *part = job->part;
+	uint32_t members = job->line->members, position = job->line->position;
 	uint64_t size = pp_dtype_size[part->dtype];
-	struct span span = summed_by(line, part, line->position);
+	struct span span = summed_by(job, position);
 	unsigned char *to = part->to;
-	to += part->kind == PP_REDUCESCATTER ? line->round * line->share : span.at * size;
+	to += part->kind == PP_REDUCESCATTER ? job->flight->round * share_elements(job) * size : span.at * size;
 	const unsigned char *own = part->from + span.at * size;
-	if (line->members == 1) {
+	if (members == 1) {
 		memmove(to, own, span.count * size);
 		return;
 	}
-	unsigned char *partial = line->position == 0 ? to : line->buffer;
-	const unsigned char *before = line->position == 0 ? own : line->buffer;
-	for (uint32_t i = 1; i < line->members; i++) {
-		const unsigned char *next = i == line->position ? own : line->buffer + i * line->share;
-		unsigned char *result = i + 1 == line->members ? to : partial;
+	unsigned char *partial = position == 0 ? to : received(job, 0);
+	const unsigned char *before = position == 0 ? own : partial;
+	for (uint32_t i = 1; i < members; i++) {
+		const unsigned char *next = i == position ? own : received(job, i);
+		unsigned char *result = i + 1 == members ? to : partial;
 		pp_transport_sum((enum pp_dtype)part->dtype, result, before, next, (size_t)span.count);
 		before = result;
 	}
@@ -222,82 +234,105 @@ static bool check_claims(struct pp_endpoint *endpoint, const struct pp_mpi_line 
 }
 
 /* A message that is shorter than posted would go unnoticed: MPI only reports longer ones. */
-static bool check_lengths(struct pp_endpoint *endpoint, const struct pp_mpi_line *line)
+static bool check_lengths(struct pp_endpoint *endpoint, const struct job *job)
 {
-	for (int i = 0; i < line->receive_count; i++) {
+	const struct pp_mpi_flight *flight = job->flight;
+	for (int i = 0; i < flight->receive_count; i++) {
 		int count = 0;
 		char group[32], text[PP_MPI_FAILURE_TEXT];
-		MPI_Get_count(&line->statuses[i], MPI_BYTE, &count);
-		if (count == line->wanted[i])
+		MPI_Get_count(&flight->statuses[i], MPI_BYTE, &count);
+		if (count == flight->wanted[i])
 			continue;
-		name_group(endpoint, line, group);
-		snprintf(text, sizeof text, "members of %s disagree: got %d of %d bytes", group, count, line->wanted[i]);
+		name_group(endpoint, job->line, group);
+		snprintf(text, sizeof text, "members of %s disagree: got %d of %d bytes", group, count, flight->wanted[i]);
 		pp_mpi_fail(endpoint, text);
 		return false;
 	}
 	return true;
 }
 
-/* The first phase of a round. */
-static void begin_round(struct pp_endpoint *endpoint, struct pp_mpi_line *line)
+/* The first phase of a round, if there is another. */
+static void begin_round(struct pp_endpoint *endpoint, const struct job *job)
 {
-	const struct pp_part *part = head(line);
-	if (line->round == rounds(line, part)) {
-		line->phase = PP_MPI_IDLE;
-		line->round = 0;
-		line->done++;
-	} else if (part->kind == PP_ALLGATHER) {
-		begin_gather(endpoint, line);
-	} else {
-		begin_scatter(endpoint, line);
-	}
+	if (job->flight->round == rounds(job))
+		job->flight->phase = PP_MPI_OVER;
+	else if (job->part->kind == PP_ALLGATHER)
+		begin_gather(endpoint, job);
+	else
+		begin_scatter(endpoint, job);
 }
 
-/* The present phase is over: to the next one. */
-static void go_on(struct pp_endpoint *endpoint, struct pp_mpi_line *line)
+static void begin(struct pp_endpoint *endpoint, const struct job *job)
 {
-	const struct pp_part *part = head(line);
-	if (!check_lengths(endpoint, line))
+	job->flight->round = 0;
+	job->flight->request_count = job->flight->receive_count = 0;
+	if (endpoint->options.check_identity)
+		begin_claims(endpoint, job);
+	else
+		begin_round(endpoint, job);
+}
+
+/* The messages of the present phase have come and gone: to the next one. */
+static void go_on(struct pp_endpoint *endpoint, const struct job *job)
+{
+	if (!check_lengths(endpoint, job))
 		return;
-	line->request_count = line->receive_count = 0;
-	switch (line->phase) {
-	case PP_MPI_IDLE:
-		if (endpoint->options.check_identity)
-			begin_claims(endpoint, line);
-		else
-			begin_round(endpoint, line);
-		return;
+	job->flight->request_count = job->flight->receive_count = 0;
+	switch (job->flight->phase) {
 	case PP_MPI_CLAIM:
-		if (check_claims(endpoint, line))
-			begin_round(endpoint, line);
+		if (check_claims(endpoint, job->line))
+			begin_round(endpoint, job);
 		return;
 	case PP_MPI_SCATTER:
-		sum(line);
-		if (part->kind == PP_ALLREDUCE && !is_short(line, part)) {
-			begin_gather(endpoint, line);
+		sum(job);
+		if (job->part->kind == PP_ALLREDUCE && !job->brief) {
+			begin_gather(endpoint, job);
 			return;
 		}
-		line->round++;
-		begin_round(endpoint, line);
-		return;
+		break;
 	case PP_MPI_GATHER:
-		line->round++;
-		begin_round(endpoint, line);
+		break;
+	case PP_MPI_OVER:
 		return;
 	}
+	job->flight->round++;
+	begin_round(endpoint, job);
+}
+
+/* May the next post begin? Behind others only if all of them are short; with claims one at a time. */
+static bool may_begin(const struct pp_endpoint *endpoint, struct pp_mpi_line *line)
+{
+	if (line->begun == line->posted)
+		return false;
+	if (line->begun == line->done)
+		return true;
+	return !endpoint->options.check_identity && line->begun - line->done < PP_MPI_FLIGHTS &&
+	       job_of(line, line->begun).brief && job_of(line, line->done).brief;
+}
+
+/* Has the phase of the post at the head ended? */
+static bool is_through(struct pp_endpoint *endpoint, const struct pp_mpi_flight *flight)
+{
+	int over = 1;
+	return (!flight->request_count ||
+	        pp_mpi_succeeded(endpoint, MPI_Testall(flight->request_count, flight->requests, &over, flight->statuses),
+	                         "a collective")) &&
+	       over;
 }
 
 void pp_mpi_line_move(struct pp_endpoint *endpoint, struct pp_mpi_line *line)
 {
 	while (line->done < line->posted && !endpoint->failed) {
-		int over = 1;
-		if (line->request_count &&
-		    !pp_mpi_succeeded(endpoint, MPI_Testall(line->request_count, line->requests, &over, line->statuses),
-		                      "a collective"))
+		while (may_begin(endpoint, line)) {
+			struct job next = job_of(line, line->begun++);
+			begin(endpoint, &next);
+		}
+		struct job head = job_of(line, line->done);
+		if (!is_through(endpoint, head.flight))
 			return;
-		if (!over)
-			return;
-		go_on(endpoint, line);
+		go_on(endpoint, &head);
+		if (head.flight->phase == PP_MPI_OVER)
+			line->done++;
 	}
 }
 
@@ -311,6 +346,23 @@ uint64_t pp_mpi_line_post(struct pp_endpoint *endpoint, struct pp_mpi_line *line
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
+static bool make_flight(struct pp_mpi_flight *flight, uint32_t members, uint64_t share)
+{
+	flight->phase = PP_MPI_OVER;
+	flight->requests = calloc(2 * (size_t)members, sizeof *flight->requests);
+	flight->statuses = calloc(2 * (size_t)members, sizeof *flight->statuses);
+	flight->wanted = calloc(members, sizeof *flight->wanted);
+	flight->buffer = calloc(members, share);
+	return flight->requests && flight->statuses && flight->wanted && flight->buffer;
+}
+
+/* Whole elements of at most `bytes`, not more than `most`. */
+static uint64_t share_of(uint64_t bytes, uint64_t most)
+{
+	uint64_t fits = least(bytes / sizeof(double), (most + sizeof(double) - 1) / sizeof(double));
+	return (fits ? fits : 1) * sizeof(double);
+}
+
 bool pp_mpi_line_bind(struct pp_endpoint *endpoint, struct pp_mpi_line *line, const struct pp_group *group, int tag,
                       const struct pp_post_count *count)
 {
@@ -318,35 +370,35 @@ bool pp_mpi_line_bind(struct pp_endpoint *endpoint, struct pp_mpi_line *line, co
 	if (position == PP_NULL)
 		return true;
 	uint32_t members = pp_grid_members(endpoint->program, group);
-	uint64_t share = ALL_SHARES / members > LEAST_SHARE ? ALL_SHARES / members : LEAST_SHARE;
-	share = least(least(share, endpoint->piece) / sizeof(double), (count->bytes + 7) / sizeof(double)) * sizeof(double);
+	uint64_t most = ALL_SHARES / members > LEAST_SHARE ? ALL_SHARES / members : LEAST_SHARE;
 	*line = (struct pp_mpi_line){.tag = tag,
 	                             .members = members,
 	                             .position = position,
 	                             .capacity = count->posts ? count->posts : 1,
-	                             .share = share ? share : sizeof(double)};
+	                             .share = share_of(least(most, endpoint->piece), count->bytes)};
+	line->short_share = share_of(least(SHORT / (members > 1 ? members - 1 : 1), line->share), count->bytes);
 	line->ranks = calloc(members, sizeof *line->ranks);
 	line->posts = calloc(line->capacity, sizeof *line->posts);
-	line->requests = calloc(2 * (size_t)members, sizeof *line->requests);
-	line->statuses = calloc(2 * (size_t)members, sizeof *line->statuses);
-	line->wanted = calloc(members, sizeof *line->wanted);
 	line->claims = calloc(members, sizeof *line->claims);
 	line->buffer = calloc(members, line->share);
-	if (!line->ranks || !line->posts || !line->requests || !line->statuses || !line->wanted || !line->claims ||
-	    !line->buffer)
-		return false;
-	for (uint32_t i = 0; i < members; i++)
+	bool ok = line->ranks && line->posts && line->claims && line->buffer;
+	for (uint32_t i = 0; ok && i < PP_MPI_FLIGHTS; i++)
+		ok = make_flight(&line->flights[i], members, line->short_share);
+	for (uint32_t i = 0; ok && i < members; i++)
 		line->ranks[i] = (int)pp_grid_member(endpoint->program, group, endpoint->coord, i);
-	return true;
+	return ok;
 }
 
 void pp_mpi_line_free(struct pp_mpi_line *line)
 {
+	for (uint32_t i = 0; i < PP_MPI_FLIGHTS; i++) {
+		free(line->flights[i].requests);
+		free(line->flights[i].statuses);
+		free(line->flights[i].wanted);
+		free(line->flights[i].buffer);
+	}
 	free(line->ranks);
 	free(line->posts);
-	free(line->requests);
-	free(line->statuses);
-	free(line->wanted);
 	free(line->claims);
 	free(line->buffer);
 	*line = (struct pp_mpi_line){0};

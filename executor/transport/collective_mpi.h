@@ -12,13 +12,27 @@ struct pp_mpi_claim {
 	uint32_t kind, dtype;
 };
 
-/* Where the post at the head of the line stands. */
+/* Where a post stands. */
 enum pp_mpi_phase {
-	PP_MPI_IDLE,
+	PP_MPI_OVER,
 	PP_MPI_CLAIM,   /* members compare what they post */
 	PP_MPI_SCATTER, /* every member gets the others' elements of what it sums */
 	PP_MPI_GATHER,  /* every member gets what the others summed or give */
 };
+
+/* A post under way. */
+struct pp_mpi_flight {
+	enum pp_mpi_phase phase;
+	uint64_t round;
+	MPI_Request *requests; /* [2 * members]: receives, then sends */
+	MPI_Status *statuses;
+	int *wanted; /* bytes of each receive */
+	int request_count, receive_count;
+	unsigned char *buffer; /* [members][short_share] */
+};
+
+/* Short posts that may be under way at once: their messages cross the link one behind the other. */
+enum { PP_MPI_FLIGHTS = 8 };
 
 /* The collectives of one group at one member, in the order in which they were posted. */
 struct pp_mpi_line {
@@ -27,17 +41,11 @@ struct pp_mpi_line {
 	int *ranks;                 /* [members]: world ranks */
 	struct pp_part *posts;      /* ring */
 	uint32_t capacity;
-	uint64_t posted, done;
-	/* The post at the head: */
-	enum pp_mpi_phase phase;
-	uint64_t round;
-	MPI_Request *requests; /* [2 * members]: receives, then sends */
-	MPI_Status *statuses;
-	int *wanted; /* bytes of each receive */
-	int request_count, receive_count;
-	struct pp_mpi_claim *claims; /* [members] */
-	unsigned char *buffer;       /* [members][share]: what others send to be summed here */
-	uint64_t share;              /* bytes of one message of a scatter */
+	uint64_t posted, begun, done;
+	struct pp_mpi_flight flights[PP_MPI_FLIGHTS]; /* of post n: n mod PP_MPI_FLIGHTS */
+	struct pp_mpi_claim *claims;                  /* [members] */
+	unsigned char *buffer;                        /* [members][share]: of a long one, what others send to be summed */
+	uint64_t share, short_share;                  /* bytes of one message */
 };
 
 /* Room for the posts of a group. False: out of memory; release with pp_mpi_line_free either way. */

@@ -16,7 +16,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { GROUPS = 4, AT_ONCE = 5, ROUNDS = 2, MESSAGE = 3000 };
+enum { GROUPS = 4, AT_ONCE = 12, ROUNDS = 2, MESSAGE = 3000 };
 
 /* ---- programs -------------------------------------------------------------------------------- */
 
@@ -363,7 +363,7 @@ static bool run_round(const struct runner *runner, uint32_t round, float (*messa
 		/* All members of a tp group have the same stream, so the order of these is the same too. */
 		for (; i < colls && count < AT_ONCE; i++)
 			post(runner, &stream->items[i], round, &posted[count++]);
-		for (uint32_t k = 0; body < AT_ONCE && k < 2; k++, body++)
+		for (uint32_t k = 0; body < AT_ONCE && k < 5; k++, body++)
 			post_of_body(runner, body, round, &posted[count++]);
 		if (!finish(runner, posted, count, why))
 			return false;
