@@ -10,7 +10,7 @@
 #include "ir/file.h"
 #include "lowering_fixture.h"
 
-enum { MUTANTS = 24, INTERLEAVINGS = 3, LISTED = 3, LOWERED = 8, GRIDS = 7, SAMPLES = 37 + LOWERED + GRIDS };
+enum { MUTANTS = 24, INTERLEAVINGS = 3, LISTED = 3, LOWERED = 8, GRIDS = 7, SAMPLES = 38 + LOWERED + GRIDS };
 
 struct sample {
 	const char *name;
@@ -136,8 +136,8 @@ static uint32_t make_samples(struct pp_arena *arena, struct world *worlds, struc
 	}
 	for (uint32_t i = 0; i < LOWERED; i++)
 		samples[count++] = (struct sample){.name = "lowered", .program = lowered(&worlds[i], i + 1)};
-	static const char *const files[] = {"minimal",          "demo",         "tied",       "interleaved",
-	                                    "zero_bubble_rows", "custom_costs", "gpt2_small", "llama_tp"};
+	static const char *const files[] = {"minimal",      "demo",       "tied",     "interleaved", "zero_bubble_rows",
+	                                    "custom_costs", "gpt2_small", "llama_tp", "replicas"};
 	for (size_t i = 0; i < sizeof files / sizeof *files; i++)
 		samples[count++] = (struct sample){.name = files[i], .program = compiled(arena, files[i])};
 	count += make_grids(arena, samples + count);
