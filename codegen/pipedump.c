@@ -82,9 +82,9 @@ static const struct pp_option table[] = {
      .help = "memory view: what to count"},
     {.name = "transport",
      .kind = PP_OPTION_CHOICE,
-     .argument = PP_PROGRESS_NAMES,
+     .argument = "auto|" PP_PROGRESS_NAMES,
      .offset = offsetof(struct arguments, transport),
-     .help = "predict for data that moves as this transport moves it (none: on its own)"},
+     .help = "predict for data that moves as with this transport; none: on its own; auto: that of --diff, else none"},
     {.name = "diff",
      .kind = PP_OPTION_TEXT,
      .argument = "RUN.json",
@@ -349,6 +349,11 @@ static bool show(struct pp_dump *dump, struct pp_program *program, const struct 
 	dump->program = program;
 	if (!choose_program(dump, arguments->program, status) || !choose_ranks(dump, arguments->ranks, status))
 		return false;
+	struct pp_measured_file measured = {0};
+	if (arguments->diff && !pp_measured_file_read(dump->arena, arguments->diff, &measured, status))
+		return false;
+	if (arguments->transport == 0 && pp_progress_find(measured.head.transport))
+		dump->transport = pp_progress_find(measured.head.transport)->transport;
 	number_chunks(dump);
 	dump->unit = pp_time_unit_for(0);
 	bool plain =
@@ -363,7 +368,7 @@ static bool show(struct pp_dump *dump, struct pp_program *program, const struct 
 		diag = NULL;
 	}
 	if (arguments->diff)
-		return pp_emit_diff(dump, arguments->diff, arguments->format == FORMAT_JSON, status);
+		return pp_emit_diff(dump, &measured, arguments->format == FORMAT_JSON, status);
 	return choose_window(dump, arguments, status) && emit(dump, arguments, status);
 }
 
@@ -382,7 +387,7 @@ static int run(struct pp_arena *arena, const struct arguments *arguments, const 
 	    .bytes = arguments->unit == 1,
 	    .color = wants_color(arguments),
 	    .utf8 = locale_is_utf8(),
-	    .transport = pp_progress_models[arguments->transport].transport,
+	    .transport = arguments->transport ? pp_progress_models[arguments->transport - 1].transport : "none",
 	};
 	bool ok = read && dump.out && show(&dump, loaded.program, arguments, loaded.diag, &status);
 	int code = ok ? PP_EXIT_OK : status.code ? (int)status.code : PP_EXIT_REJECTED;

@@ -187,25 +187,29 @@ bool pp_trace_read(struct pp_arena *arena, const struct pp_program *program, con
 	return true;
 }
 
-/* ---- schema ---------------------------------------------------------------------------------- */
+/* ---- head ------------------------------------------------------------------------------------ */
 
-static void read_schema(struct pp_json_reader *reader, char *to, size_t size, bool inner)
+/* Keys up to the first that holds rows. */
+static void read_head(struct pp_json_reader *reader, struct pp_json_head *head)
 {
 	char key[32];
 	if (!pp_json_enter_object(reader))
 		return;
-	while (!*to && pp_json_next_key(reader, key, sizeof key))
+	while (pp_json_next_key(reader, key, sizeof key) && strcmp(key, "traceEvents") != 0 && strcmp(key, "program") != 0)
 		if (strcmp(key, "schema") == 0)
-			pp_json_get_string(reader, to, size);
-		else if (!inner && strcmp(key, "otherData") == 0)
-			read_schema(reader, to, size, true);
-		else if (!pp_json_skip(reader))
-			return;
+			pp_json_get_string(reader, head->schema, sizeof head->schema);
+		else if (strcmp(key, "transport") == 0)
+			pp_json_get_string(reader, head->transport, sizeof head->transport);
+		else if (strcmp(key, "otherData") == 0 && reader->depth == 1)
+			read_head(reader, head);
+		else
+			pp_json_skip(reader);
 }
 
-void pp_json_schema(const char *text, size_t length, char *to, size_t size)
+struct pp_json_head pp_json_head(const char *text, size_t length)
 {
 	struct pp_json_reader reader = pp_json_read_begin(text, length);
-	*to = '\0';
-	read_schema(&reader, to, size, false);
+	struct pp_json_head head = {{0}, {0}};
+	read_head(&reader, &head);
+	return head;
 }

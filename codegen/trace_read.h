@@ -10,7 +10,10 @@
 bool pp_trace_read(struct pp_arena *arena, const struct pp_program *program, const struct pp_named_program *named,
                    struct pp_json_reader *reader, struct pp_measure *measure);
 
-/* The schema of a JSON file of ours: that of its head, or of its "otherData"; "" if it has none. */
-void pp_json_schema(const char *text, size_t length, char *to, size_t size);
+/* What a JSON file of ours is, by its head or its "otherData"; "" where they do not say. */
+struct pp_json_head {
+	char schema[40], transport[16];
+};
+struct pp_json_head pp_json_head(const char *text, size_t length);
 
 #endif

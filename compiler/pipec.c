@@ -40,7 +40,7 @@ struct settings {
 	bool quiet, verbose, warnings_are_errors;
 	unsigned diagnostics; /* enum pp_diag_format */
 	unsigned format;      /* of predict: 0 text, 1 JSON */
-	unsigned transport;   /* position in pp_progress_models */
+	unsigned transport;   /* 1 + position in pp_progress_models, 0: by the profile */
 	unsigned color;
 	unsigned lowering; /* enum pp_lowered less PP_LOWERED_END */
 };
@@ -58,8 +58,9 @@ static const struct pp_option options[] = {
      "order of posts and computes: end (default); lazy: posts earlier; start: for transports that block; free: no "
      "common order, for one queue per channel",
      .commands = BUILD | CHECK | PREDICT},
-    {"transport", 0, PP_OPTION_CHOICE, PP_PROGRESS_NAMES, offsetof(struct settings, transport),
-     "predict for data that moves as this transport moves it (none: on its own)", .commands = PREDICT},
+    {"transport", 0, PP_OPTION_CHOICE, "auto|" PP_PROGRESS_NAMES, offsetof(struct settings, transport),
+     "predict for data that moves as with this transport; none: on its own; auto: that of the profile, else none",
+     .commands = PREDICT},
     {"format", 0, PP_OPTION_CHOICE, "text|json", offsetof(struct settings, format), "form of the prediction",
      .commands = PREDICT},
     {"define", 'D', PP_OPTION_LIST, "NAME=VALUE", offsetof(struct settings, defines), "set a parameter of the spec",
@@ -364,6 +365,14 @@ static int build_file(const struct settings *settings, const char *path, enum co
 
 /* ---- predict --------------------------------------------------------------------------------- */
 
+static const struct pp_progress_model *progress_model(const struct settings *settings, const struct pp_profile *profile)
+{
+	const struct pp_progress_model *measured = profile ? pp_progress_find(profile->transport) : NULL;
+	if (settings->transport)
+		return &pp_progress_models[settings->transport - 1];
+	return measured ? measured : &pp_progress_models[0];
+}
+
 static int predict_file(const struct settings *settings, const char *path)
 {
 	struct job job;
@@ -380,7 +389,7 @@ static int predict_file(const struct settings *settings, const char *path)
 		return status.text[0] ? job_fail(&job, &status) : job_close(&job, false);
 	struct pp_unit *unit = &job.unit;
 	struct pp_sim sim;
-	struct pp_sim_options how = {.layout = PP_LAYOUT_CHANNEL, .progress = &pp_progress_models[settings->transport]};
+	struct pp_sim_options how = {.layout = PP_LAYOUT_CHANNEL, .progress = progress_model(settings, unit->profile)};
 	bool ok = pp_compile(unit, PP_PASS_simulate, NULL, NULL) &&
 	          pp_simulate_with(unit->arena, unit->program, pp_program_find(unit->program, "train"), &how, &sim);
 	job_print(&job);

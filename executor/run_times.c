@@ -248,7 +248,7 @@ static bool finish(struct pp_run_times *times, const struct pp_report_link *link
 			sinks.measure = pp_measure_begin(arena, times->program, times->named, clocks);
 	}
 	if (times->trace)
-		pp_trace_begin(&trace, times->trace, (uint32_t)world, times->program);
+		pp_trace_begin(&trace, times->trace, (uint32_t)world, times->program, link->transport->name);
 	return gather(times, link, &sinks, earliest(origins, world, &mine), all, status) &&
 	       close_trace(times, &trace, status) &&
 	       (sinks.measure ? end_measure(times, arena, sinks.measure, link, out, status) : say_nothing_measured(times));

@@ -94,14 +94,17 @@ static void name_threads(struct pp_trace *trace, uint32_t rank)
 	}
 }
 
-void pp_trace_begin(struct pp_trace *trace, FILE *out, uint32_t ranks, const struct pp_program *grid)
+void pp_trace_begin(struct pp_trace *trace, FILE *out, uint32_t ranks, const struct pp_program *grid,
+                    const char *transport)
 {
 	trace->ranks = ranks;
 	trace->grid = grid;
 	trace->comma = false;
 	pp_write_begin(&trace->writer, out);
-	pp_write_text(&trace->writer,
-	              "{\"displayTimeUnit\": \"ns\", \"otherData\": {\"schema\": \"pipec.trace/1\"}, \"traceEvents\": [");
+	pp_write_text(&trace->writer, "{\"displayTimeUnit\": \"ns\", \"otherData\": {\"schema\": \"pipec.trace/1\"");
+	if (transport)
+		text_member(&trace->writer, "transport", transport);
+	pp_write_text(&trace->writer, "}, \"traceEvents\": [");
 	for (uint32_t rank = 0; rank < ranks; rank++) {
 		name_process(trace, rank);
 		name_threads(trace, rank);

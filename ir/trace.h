@@ -37,8 +37,10 @@ struct pp_trace_slice {
 	uint64_t bytes; /* 0: not printed */
 };
 
-/* `grid`: the program whose world ranks these are, to be named with their coordinates; NULL: numbers alone. */
-void pp_trace_begin(struct pp_trace *trace, FILE *out, uint32_t ranks, const struct pp_program *grid);
+/* `grid`: the program whose world ranks these are, to be named with their coordinates; NULL: numbers alone.
+ * `transport`: that of the run, NULL: predicted. */
+void pp_trace_begin(struct pp_trace *trace, FILE *out, uint32_t ranks, const struct pp_program *grid,
+                    const char *transport);
 void pp_trace_slice(struct pp_trace *trace, const struct pp_trace_slice *slice);
 
 /* An arrow from the slice on `rank` that holds time `at` to the one of the matching end call: same id. */

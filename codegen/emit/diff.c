@@ -1,7 +1,6 @@
 /* Predicted against measured: the program's simulation beside a trace or a profile of a run of it. */
 #include "emit.h"
 
-#include "codegen/trace_read.h"
 #include "ir/compare.h"
 #include "ir/file.h"
 
@@ -30,26 +29,32 @@ static bool check_profile(const struct pp_dump *dump, const char *path, const st
 	return true;
 }
 
-static bool read_measured(const struct pp_dump *dump, const char *path, struct pp_compare *compare,
+static bool read_measured(const struct pp_dump *dump, const struct pp_measured_file *file, struct pp_compare *compare,
                           struct pp_status *status)
 {
-	char *text, schema[40];
-	size_t length;
-	if (!pp_file_read(dump->arena, path, &text, &length, status))
-		return false;
-	pp_json_schema(text, length, schema, sizeof schema);
-	struct pp_json_reader reader = pp_json_read_begin(text, length);
-	if (strcmp(schema, "pipec.trace/1") == 0) {
+	struct pp_json_reader reader = pp_json_read_begin(file->text, file->length);
+	if (strcmp(file->head.schema, "pipec.trace/1") == 0) {
 		compare->measure = pp_measure_begin(dump->arena, dump->program, dump->named, NULL);
 		if (!pp_trace_read(dump->arena, dump->program, dump->named, &reader, compare->measure))
-			return refuse(path, &reader, status);
+			return refuse(file->path, &reader, status);
 		compare->profile = pp_measure_end(compare->measure);
 		return true;
 	}
 	compare->profile = pp_profile_read(dump->arena, &reader);
-	if (!compare->profile && !*schema)
-		return pp_fail(status, PP_EXIT_REJECTED, "%s is neither a trace nor a profile of piperun", path);
-	return compare->profile ? check_profile(dump, path, compare->profile, status) : refuse(path, &reader, status);
+	if (!compare->profile && !*file->head.schema)
+		return pp_fail(status, PP_EXIT_REJECTED, "%s is neither a trace nor a profile of piperun", file->path);
+	return compare->profile ? check_profile(dump, file->path, compare->profile, status)
+	                        : refuse(file->path, &reader, status);
+}
+
+bool pp_measured_file_read(struct pp_arena *arena, const char *path, struct pp_measured_file *file,
+                           struct pp_status *status)
+{
+	file->path = path;
+	if (!pp_file_read(arena, path, &file->text, &file->length, status))
+		return false;
+	file->head = pp_json_head(file->text, file->length);
+	return true;
 }
 
 static void print_text(const struct pp_dump *dump, const struct pp_compare *compare)
@@ -78,11 +83,11 @@ static void print_json(const struct pp_dump *dump, const struct pp_compare *comp
 	fputc('\n', dump->out);
 }
 
-bool pp_emit_diff(const struct pp_dump *dump, const char *path, bool json, struct pp_status *status)
+bool pp_emit_diff(const struct pp_dump *dump, const struct pp_measured_file *file, bool json, struct pp_status *status)
 {
 	struct pp_compare compare = {
 	    .arena = dump->arena, .program = dump->program, .named = dump->named, .sim = dump->sim};
-	if (!read_measured(dump, path, &compare, status))
+	if (!read_measured(dump, file, &compare, status))
 		return false;
 	if (json) {
 		print_json(dump, &compare);

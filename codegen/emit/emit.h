@@ -2,6 +2,7 @@
 #ifndef PP_EMIT_H
 #define PP_EMIT_H
 
+#include "codegen/trace_read.h"
 #include "ir/arena.h"
 #include "ir/figures.h"
 #include "ir/json.h"
@@ -50,8 +51,19 @@ void pp_emit_csv_comms(const struct pp_dump *dump);
 
 void pp_emit_trace(const struct pp_dump *dump);
 
-/* Predicted against measured: `path` is a trace or a profile of a run of this program. */
-bool pp_emit_diff(const struct pp_dump *dump, const char *path, bool json, struct pp_status *status);
+/* A trace or a profile of a run. */
+struct pp_measured_file {
+	const char *path;
+	char *text;
+	size_t length;
+	struct pp_json_head head;
+};
+
+bool pp_measured_file_read(struct pp_arena *arena, const char *path, struct pp_measured_file *file,
+                           struct pp_status *status);
+
+/* Predicted against measured: a file of a run of this program. */
+bool pp_emit_diff(const struct pp_dump *dump, const struct pp_measured_file *file, bool json, struct pp_status *status);
 
 /* ---- helpers of the emitters (text.c) -------------------------------------------------------- */
 

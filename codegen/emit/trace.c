@@ -100,7 +100,7 @@ void pp_emit_trace(const struct pp_dump *dump)
 {
 	struct pp_trace trace;
 	const uint64_t *bases = message_bases(dump);
-	pp_trace_begin(&trace, dump->out, dump->program->ranks, NULL);
+	pp_trace_begin(&trace, dump->out, dump->program->ranks, NULL, NULL);
 	for (uint32_t rank = 0; rank < dump->program->ranks; rank++)
 		if (dump->chosen[rank])
 			trace_rank(dump, &trace, rank, bases);

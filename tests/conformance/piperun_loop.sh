@@ -20,8 +20,8 @@ profile_rows() { grep -c "$1" "$work/p.json"; }
 [ "$(grep -cE '^ (fwd|bwd|opt|wait recv|wait send) ' "$work/profile.out")" = 5 ] || { echo "profile: want a table of instructions"; failures=1; }
 # The trace and the profile of one run, each beside the prediction, say the same.
 run both 0 "$BIN/piperun" -q --transport=loop "$work/gpt.pps" --steps=4 --trace="$work/b.trace" --profile="$work/b.json"
-run from_trace 0 "$BIN/pipedump" "$work/gpt.pps" --transport=loop --diff="$work/b.trace" --format=json
-run from_profile 0 "$BIN/pipedump" "$work/gpt.pps" --transport=loop --diff="$work/b.json" --format=json
+run from_trace 0 "$BIN/pipedump" "$work/gpt.pps" --diff="$work/b.trace" --format=json
+run from_profile 0 "$BIN/pipedump" "$work/gpt.pps" --diff="$work/b.json" --format=json
 [ "$(grep -c '"schema": "pipec.diff/1".*"steps": 3, .*"instructions": \[{"instruction": "load"' "$work/from_trace.out")" = 1 ] || { echo "diff: want a table of instructions"; failures=1; }
 sed -i 's/"instructions": \[[^]]*\], //' "$work/from_trace.out"
 same from_trace from_profile

@@ -35,8 +35,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 		abort();
 	if (ok && pp_measure_end(measure)->stages[0].time[PP_PHASE_F].count == 0)
 		abort();
-	char schema[8];
-	pp_json_schema((const char *)bytes, length, schema, sizeof schema);
+	struct pp_json_head head = pp_json_head((const char *)bytes, length);
+	if (strlen(head.schema) >= sizeof head.schema || strlen(head.transport) >= sizeof head.transport)
+		abort();
 	pp_arena_destroy(arena);
 	return 0;
 }

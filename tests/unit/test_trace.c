@@ -17,7 +17,7 @@ static void events(void **state)
 	size_t length = 0;
 	FILE *out = open_memstream(&text, &length);
 	struct pp_trace trace;
-	pp_trace_begin(&trace, out, 0, NULL);
+	pp_trace_begin(&trace, out, 0, NULL, NULL);
 	pp_trace_slice(&trace, &(struct pp_trace_slice){.rank = 1,
 	                                                .track = PP_TRACE_COMPUTE,
 	                                                .name = "F2.5",
@@ -63,15 +63,16 @@ static void names_are_padded(void **state)
 	size_t length = 0;
 	FILE *out = open_memstream(&text, &length);
 	struct pp_trace trace;
-	pp_trace_begin(&trace, out, 12, NULL);
+	pp_trace_begin(&trace, out, 12, NULL, "mpi");
 	pp_trace_end(&trace);
 	fclose(out);
+	assert_non_null(strstr(text, "\"otherData\": {\"schema\": \"pipec.trace/1\", \"transport\": \"mpi\"}, "));
 	assert_non_null(strstr(text, "{\"name\": \"rank 00\"}"));
 	assert_non_null(strstr(text, "{\"name\": \"rank 07\"}"));
 	assert_non_null(strstr(text, "{\"name\": \"rank 11\"}"));
 	free(text);
 	out = open_memstream(&text, &length);
-	pp_trace_begin(&trace, out, 12, &(const struct pp_program){.ranks = 3, .tp = 2, .dp = 2});
+	pp_trace_begin(&trace, out, 12, &(const struct pp_program){.ranks = 3, .tp = 2, .dp = 2}, NULL);
 	pp_trace_end(&trace);
 	fclose(out);
 	assert_non_null(strstr(text, "{\"name\": \"rank 07 pp 1 tp 1 dp 1\"}"));
