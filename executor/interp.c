@@ -103,6 +103,7 @@ static bool run_COLL(struct pp_interp *interp, const struct pp_instr *instr)
 static void poll_for_body(void *context)
 {
 	const struct pp_interp *interp = context;
+	pp_watch_worked(interp->watch);
 	interp->transport->poll(interp->endpoint);
 }
 

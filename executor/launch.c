@@ -168,7 +168,7 @@ static int run_ranks(struct pp_launch *launch, const struct pp_loaded *loaded, s
 		if (!ranks[i].queued)
 			return pp_launch_failed(&(struct pp_loaded){0}, &status, true);
 	}
-	struct pp_loop_keeper *keeper = pp_loop_keeper_open(program, watches, &launch->limits, launch->stop_file);
+	struct pp_loop_keeper *keeper = pp_loop_keeper_open(program, watches, &launch->limits, &launch->files);
 	if (!keeper)
 		return pp_launch_failed(&(struct pp_loaded){0}, &out_of_memory, true);
 	struct pp_sentry *sentry =

@@ -15,9 +15,9 @@ struct pp_launch {
 	struct pp_run_options run;
 	struct pp_limits asked;  /* by the command line; 0: not */
 	struct pp_limits limits; /* in force */
-	const char *stop_file;   /* stop once it is there, or NULL */
-	bool announce;           /* say on stderr that ranks run as threads because nothing was said */
-	bool launched;           /* by a launcher */
+	struct pp_keeper_files files;
+	bool announce; /* say on stderr that ranks run as threads because nothing was said */
+	bool launched; /* by a launcher */
 };
 
 /* All ranks as threads of this process. Prints what went wrong; returns the exit code. */

@@ -158,7 +158,7 @@ static bool keep_watch(struct start *start, const struct pp_limits *limits, stru
 	signal(SIGPIPE, SIG_IGN); /* a launcher that is gone does not read what this rank says: no reason to die of it */
 	if (!pp_sentry_block())
 		return pp_fail(status, PP_EXIT_ENVIRONMENT, "cannot block signals");
-	start->star = pp_star_start(start->watch, limits, launch->stop_file);
+	start->star = pp_star_start(start->watch, limits, &launch->files);
 	if (!start->star)
 		return pp_fail(status, PP_EXIT_ENVIRONMENT, "cannot start the thread that keeps watch");
 	start->sentry = pp_sentry_start(&(struct pp_sentry_calls){start, end_by_signal, stop_by_signal, false});

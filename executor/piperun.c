@@ -14,7 +14,7 @@ struct arguments {
 	uint64_t steps, jitter, threads;
 	uint64_t timeout, timeout_init, timeout_first, timeout_save, timeout_eval, timeout_heartbeat;
 	unsigned device, transport;
-	const char *trace, *profile, *metrics, *data, *save, *resume, *init, *stop_file;
+	const char *trace, *profile, *metrics, *data, *save, *resume, *init, *stop_file, *report;
 	unsigned queues; /* enum pp_layout */
 	bool sync_send, check_identity, canary, memory, weights_hash, quiet;
 };
@@ -55,6 +55,8 @@ static const struct pp_option table[] = {
      "… in an evaluation (default as --timeout, or 20 predicted batches)", 1, 1000000, 0},
     {"timeout-heartbeat", 0, PP_OPTION_UINT, "S", offsetof(struct arguments, timeout_heartbeat),
      "end the run if nothing is heard of a process for S seconds (default 10)", 1, 1000000, 0},
+    {"report", 0, PP_OPTION_TEXT, "FILE", offsetof(struct arguments, report),
+     "append the report of a lost run here as well: launchers may drop what is said last", 0, 0, 0},
     {"stop-file", 0, PP_OPTION_TEXT, "FILE", offsetof(struct arguments, stop_file),
      "stop after the current step once FILE exists, as SIGUSR1 does, and remove it; saves if checkpoints have a folder",
      0, 0, 0},
@@ -93,7 +95,10 @@ static const char examples[] = "usage: mpirun -n N piperun [options] PROGRAM.ppx
                                "options:\n";
 
 static const char exit_codes[] =
-    "\nexit: 0 ok, 1 program rejected, 2 usage, 3 environment or start check, 5 run failed\n";
+    "\nexit: 0 ok, 1 program rejected, 2 usage, 3 environment or start check, 5 run failed\n"
+    "environment: PP_CONTROL_ADDRESS=HOST where rank 0 can be reached, if it has several addresses; "
+    "PP_FAULT=RANK:INSTR:KIND "
+    "plants a fault (docs/failures.md)\n";
 
 /* Options that the design has and this version lacks: better a clear word than a silent one. */
 static const char *const later[] = {"graph", "spawn", "verify"};
@@ -217,7 +222,7 @@ static int run(struct pp_arena *arena, int argc, char **argv)
 	            .quiet = values.quiet,
 	            .jitter = values.jitter},
 	    .asked = limits_of(&values),
-	    .stop_file = values.stop_file,
+	    .files = {values.stop_file, values.report},
 	    .launched = launched() > 0,
 	};
 	const char *fault = getenv("PP_FAULT");

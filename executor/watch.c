@@ -40,11 +40,6 @@ enum pp_stretch pp_watch_stretch(struct pp_watch *watch, enum pp_stretch stretch
 	return (enum pp_stretch)atomic_exchange(&watch->at->stretch, (uint32_t)stretch);
 }
 
-void pp_watch_worked(struct pp_watch *watch)
-{
-	atomic_fetch_add(&watch->at->work, 1);
-}
-
 void pp_watch_enter(struct pp_watch *watch, const struct pp_stream *stream, uint64_t step, uint64_t batch)
 {
 	const struct pp_program *program = atomic_load(&watch->program);

@@ -59,8 +59,12 @@ static inline void pp_watch_posted(struct pp_watch *watch)
 	atomic_store_explicit(&watch->at->posts, posts + 1, memory_order_relaxed);
 }
 
-/* Something else got on: a piece of a file. */
-void pp_watch_worked(struct pp_watch *watch);
+/* Something else got on: an operation of a body, a piece of a file. */
+static inline void pp_watch_worked(struct pp_watch *watch)
+{
+	uint32_t work = atomic_load_explicit(&watch->at->work, memory_order_relaxed);
+	atomic_store_explicit(&watch->at->work, work + 1, memory_order_relaxed);
+}
 
 /* The rank enters a stream for this step, or for this batch (from 1) of the evaluation after it. */
 void pp_watch_enter(struct pp_watch *watch, const struct pp_stream *stream, uint64_t step, uint64_t batch);

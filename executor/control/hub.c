@@ -89,6 +89,14 @@ size_t pp_hub_sockets(const struct pp_star *star, int *sockets)
 	return count;
 }
 
+void pp_hub_mark(struct pp_star *star, const struct pollfd *polls, size_t count)
+{
+	/* Ranks come last, in their order. */
+	for (uint32_t i = star->world; i-- > 1 && count > 0;)
+		if (star->peers[i].wire.socket >= 0)
+			star->peers[i].ready = polls[--count].revents != 0;
+}
+
 static void tell_all(struct pp_star *star, enum pp_word word, uint64_t number, const void *data, size_t bytes)
 {
 	for (uint32_t i = 1; i < star->world && !atomic_load(&star->watch->cut); i++)
@@ -129,12 +137,12 @@ static void settle_stop(struct pp_star *star)
 
 static void look_for_stop_file(struct pp_star *star, uint64_t now)
 {
-	if (!star->stop_file || star->stopping || now - star->stop_looked < STOP_FILE_MS * millisecond)
+	if (!star->files.stop || star->stopping || now - star->stop_looked < STOP_FILE_MS * millisecond)
 		return;
 	star->stop_looked = now;
-	if (access(star->stop_file, F_OK) != 0)
+	if (access(star->files.stop, F_OK) != 0)
 		return;
-	unlink(star->stop_file); /* it has done its work: not to stop the next run as well */
+	unlink(star->files.stop); /* it has done its work: not to stop the next run as well */
 	ask_stop(star, "the stop file");
 }
 
@@ -144,6 +152,7 @@ static void set_standing(struct pp_star *star, uint32_t rank, enum pp_standing s
 {
 	struct pp_account *account = &star->accounts[rank];
 	account->standing = standing;
+	star->alarmed = star->alarmed || standing != PP_ENDED;
 	snprintf(account->why, sizeof account->why, "%.*s", PP_WHY_BYTES - 1, why);
 }
 
@@ -203,8 +212,9 @@ static void hear_peer(struct pp_star *star, uint32_t rank, uint64_t now)
 	struct pp_peer *peer = &star->peers[rank];
 	struct pp_account *account = &star->accounts[rank];
 	enum pp_arrival arrival = PP_NOTHING;
-	if (!peer->connected)
+	if (!peer->connected || !peer->ready)
 		return;
+	peer->ready = false;
 	while (!atomic_load(&star->watch->cut) && (arrival = pp_wire_receive(&peer->wire)) == PP_FRAME) {
 		peer->heard = now;
 		hear_frame(star, rank, &peer->wire.in.frame);
@@ -212,18 +222,27 @@ static void hear_peer(struct pp_star *star, uint32_t rank, uint64_t now)
 	bool present = account->standing == PP_PRESENT || account->standing == PP_SILENT || account->standing == PP_STOPPED;
 	if (arrival == PP_CLOSED && present)
 		set_standing(star, rank, PP_LOST, "");
-	else if (account->standing == PP_PRESENT && now - peer->heard > atomic_load(&star->limits)->heartbeat)
-		account->standing = PP_SILENT;
+}
+
+/* At every beat, and while a report is due: is it silent, and where is it? The page knows better where ranks of this
+ * machine are. */
+static void look_at_peer(struct pp_star *star, uint32_t rank, uint64_t now)
+{
+	const struct pp_peer *peer = &star->peers[rank];
+	struct pp_account *account = &star->accounts[rank];
+	if (!peer->connected)
+		return;
 	account->silent = now - peer->heard;
-	/* The page knows better where ranks of this machine are. */
+	if (account->standing == PP_PRESENT && account->silent > atomic_load(&star->limits)->heartbeat)
+		set_standing(star, rank, PP_SILENT, "");
 	int pid = atomic_load(&star->page->ranks[rank].pid);
-	if (pid && (star->due_since || account->standing != PP_PRESENT)) {
-		account->place = pp_whereabouts_read(&star->page->ranks[rank].position);
-		account->placed = true;
-		bool silent = account->standing == PP_SILENT || account->standing == PP_PRESENT;
-		if (silent && pp_process_is_stopped(pid))
-			account->standing = PP_STOPPED;
-	}
+	if (!pid || (!star->due_since && account->standing == PP_PRESENT))
+		return;
+	account->place = pp_whereabouts_read(&star->page->ranks[rank].position);
+	account->placed = true;
+	bool silent = account->standing == PP_SILENT || account->standing == PP_PRESENT;
+	if (silent && pp_process_is_stopped(pid))
+		account->standing = PP_STOPPED;
 }
 
 static void look_at_self(struct pp_star *star)
@@ -290,7 +309,7 @@ static void report(struct pp_star *star)
 		pp_star_exit(PP_EXIT_RUN);
 	}
 	struct pp_scene scene = scene_of(star);
-	pp_report_print(&scene, star->occasion, stderr);
+	pp_report_publish(&scene, star->occasion, star->files.report);
 	int code = star->code ? star->code : PP_EXIT_RUN;
 	tell_all(star, PP_WORD_END, (uint64_t)code, NULL, 0);
 	pp_page_resume(star->page, star->world);
@@ -329,6 +348,10 @@ static void gather(struct pp_star *star, uint64_t now)
 	/* Signals may be a launcher's answer to the loss of a rank, which then takes more time to gather. */
 	if (!only_signalled(star) && star->not_after == star->not_before)
 		star->not_after = star->due_since + SETTLE_MS * millisecond;
+	/* Who has not answered at all is out of reach, though its heartbeat is not overdue yet. */
+	for (uint32_t i = 1; i < star->world && now >= star->not_after; i++)
+		if (star->accounts[i].standing == PP_PRESENT && star->peers[i].heard < star->due_since)
+			set_standing(star, i, PP_SILENT, "");
 	struct pp_scene scene = scene_of(star);
 	if (now >= star->not_before && (now >= star->not_after || (all_answered(star) && pp_scene_settled(&scene))))
 		report(star);
@@ -346,17 +369,20 @@ void pp_hub_turn(struct pp_star *star, uint64_t now)
 			hear_stranger(star, &star->strangers[i], now);
 	if (star->connected + 1 == star->world)
 		close_listener(star);
+	bool beat = now >= star->next_beat;
 	for (uint32_t i = 1; i < star->world; i++)
 		hear_peer(star, i, now);
+	for (uint32_t i = 1; i < star->world && (beat || star->due_since || star->alarmed); i++)
+		look_at_peer(star, i, now);
 	look_at_self(star);
 	look_for_stop_file(star, now);
 	settle_stop(star);
 	atomic_store(&star->page->ranks[0].beat, now);
-	if (now >= star->next_beat)
+	if (beat)
 		tell_all(star, PP_WORD_PLACE, 0, &star->accounts[0].place, sizeof star->accounts[0].place);
 	if (star->due_since)
 		gather(star, now);
-	else
+	else if (beat || star->alarmed)
 		notice(star, now);
 }
 

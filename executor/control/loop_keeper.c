@@ -24,7 +24,7 @@ struct pp_loop_keeper {
 	struct pp_watch *watches;
 	uint32_t world;
 	const struct pp_limits *limits;
-	const char *stop_file;
+	struct pp_keeper_files files;
 	struct told *told;
 	struct pp_account *accounts;
 	struct pp_stall stall;
@@ -35,7 +35,7 @@ struct pp_loop_keeper {
 };
 
 struct pp_loop_keeper *pp_loop_keeper_open(const struct pp_program *program, struct pp_watch *watches,
-                                           const struct pp_limits *limits, const char *stop_file)
+                                           const struct pp_limits *limits, const struct pp_keeper_files *files)
 {
 	struct pp_loop_keeper *keeper = calloc(1, sizeof *keeper);
 	if (!keeper)
@@ -44,7 +44,7 @@ struct pp_loop_keeper *pp_loop_keeper_open(const struct pp_program *program, str
 	                                  .watches = watches,
 	                                  .world = (uint32_t)pp_grid_world(program),
 	                                  .limits = limits,
-	                                  .stop_file = stop_file};
+	                                  .files = *files};
 	keeper->told = calloc((size_t)keeper->world + 1, sizeof *keeper->told);
 	keeper->accounts = calloc((size_t)keeper->world + 1, sizeof *keeper->accounts);
 	if (pp_stall_open(&keeper->stall, keeper->world) && keeper->told && keeper->accounts)
@@ -98,7 +98,7 @@ static struct pp_scene look_around(struct pp_loop_keeper *keeper)
 static void end(struct pp_loop_keeper *keeper, const struct pp_scene *scene)
 {
 	int code = PP_EXIT_RUN;
-	pp_report_print(scene, keeper->occasion, stderr);
+	pp_report_publish(scene, keeper->occasion, keeper->files.report);
 	for (uint32_t i = keeper->world; i-- > 0;)
 		if (keeper->accounts[i].standing == PP_GAVE_UP)
 			code = keeper->told[i].code;
@@ -130,11 +130,11 @@ static void stop_together(struct pp_loop_keeper *keeper, const char *why)
 static void look_for_stop(struct pp_loop_keeper *keeper, uint64_t now)
 {
 	const char *why = atomic_load(&keeper->stop);
-	if (!why && keeper->stop_file && now - keeper->stop_looked >= STOP_FILE_MS * millisecond) {
+	if (!why && keeper->files.stop && now - keeper->stop_looked >= STOP_FILE_MS * millisecond) {
 		keeper->stop_looked = now;
-		why = access(keeper->stop_file, F_OK) == 0 ? "the stop file" : NULL;
+		why = access(keeper->files.stop, F_OK) == 0 ? "the stop file" : NULL;
 		if (why)
-			unlink(keeper->stop_file); /* it has done its work: not to stop the next run as well */
+			unlink(keeper->files.stop); /* it has done its work: not to stop the next run as well */
 	}
 	if (why && !keeper->stopping)
 		stop_together(keeper, why);

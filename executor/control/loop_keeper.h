@@ -10,9 +10,9 @@
 
 struct pp_loop_keeper;
 
-/* All pointers are the caller's; `stop_file` may be NULL. NULL: out of memory. */
+/* All pointers are the caller's. NULL: out of memory. */
 struct pp_loop_keeper *pp_loop_keeper_open(const struct pp_program *program, struct pp_watch *watches,
-                                           const struct pp_limits *limits, const char *stop_file);
+                                           const struct pp_limits *limits, const struct pp_keeper_files *files);
 void pp_loop_keeper_close(struct pp_loop_keeper *keeper);
 
 /* A rank has ended, is lost or gave up (then *status says why). By any thread. */

@@ -312,3 +312,15 @@ void pp_report_print(const struct pp_scene *scene, const char *occasion, FILE *o
 	fflush(out);
 	free(text);
 }
+
+void pp_report_publish(const struct pp_scene *scene, const char *occasion, const char *path)
+{
+	FILE *file = path ? fopen(path, "a") : NULL;
+	if (file) {
+		pp_report_print(scene, occasion, file);
+		fclose(file);
+	}
+	pp_report_print(scene, occasion, stderr);
+	if (path && !file)
+		fprintf(stderr, "piperun: cannot write the report to %s\n", path);
+}

@@ -16,4 +16,7 @@ void pp_report_rank(const struct pp_scene *scene, uint32_t rank, FILE *out);
 enum { PP_REPORT_LINES = 64 };
 void pp_report_print(const struct pp_scene *scene, const char *occasion, FILE *out);
 
+/* To standard error and, since launchers may drop what a run says last, to the end of the file `path` (NULL: none). */
+void pp_report_publish(const struct pp_scene *scene, const char *occasion, const char *path);
+
 #endif

@@ -124,7 +124,7 @@ static void report(struct pp_star *star, uint64_t now)
 			snprintf(own->why, sizeof own->why, "%s", star->failed_text);
 		}
 		struct pp_scene scene = {atomic_load(&star->watch->program), star->accounts, star->world};
-		pp_report_print(&scene, star->occasion, stderr);
+		pp_report_publish(&scene, star->occasion, star->files.report);
 	} else {
 		nanosleep(&(struct timespec){0, YIELD_MS * 1000000L}, NULL); /* launchers may kill the one that reports */
 	}

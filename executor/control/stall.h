@@ -10,6 +10,12 @@ struct pp_limits {
 	uint64_t heartbeat;                 /* of one process */
 };
 
+/* Paths, or NULL. */
+struct pp_keeper_files {
+	const char *stop;   /* stop once this file is there */
+	const char *report; /* append the report here as well */
+};
+
 struct pp_stall {
 	struct pp_seen *last; /* of each rank */
 	uint64_t moved;       /* pp_clock() when any of them last did */

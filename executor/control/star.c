@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,6 +50,8 @@ static void wait_for_events(struct pp_star *star, int mode, struct pollfd *polls
 	if (star->due_since && left > REPORT_POLL_MS)
 		left = REPORT_POLL_MS;
 	poll(polls, (nfds_t)(count + 1), (int)left);
+	if (mode == PP_STAR_HUB && !cut)
+		pp_hub_mark(star, polls + 1, count);
 	char drained[64];
 	while (read(star->wake[0], drained, sizeof drained) > 0)
 		continue;
@@ -127,7 +128,8 @@ static bool make_pipe(int ends[2])
 	return true;
 }
 
-struct pp_star *pp_star_start(struct pp_watch *watch, const struct pp_limits *limits, const char *stop_file)
+struct pp_star *pp_star_start(struct pp_watch *watch, const struct pp_limits *limits,
+                              const struct pp_keeper_files *files)
 {
 	struct pp_star *star = calloc(1, sizeof *star);
 	if (!star || !make_pipe(star->wake)) {
@@ -135,7 +137,7 @@ struct pp_star *pp_star_start(struct pp_watch *watch, const struct pp_limits *li
 		return NULL;
 	}
 	atomic_store(&star->limits, limits);
-	star->stop_file = stop_file;
+	star->files = *files;
 	star->watch = watch;
 	star->started = pp_clock();
 	star->listener = star->hub.socket = -1;

@@ -14,9 +14,10 @@
 
 struct pp_star;
 
-/* Start the thread. Until the star is open it only ends a start that takes too long. `stop_file` may
- * be NULL. NULL: out of memory, no thread. */
-struct pp_star *pp_star_start(struct pp_watch *watch, const struct pp_limits *limits, const char *stop_file);
+/* Start the thread. Until the star is open it only ends a start that takes too long. NULL: out of
+ * memory, no thread. */
+struct pp_star *pp_star_start(struct pp_watch *watch, const struct pp_limits *limits,
+                              const struct pp_keeper_files *files);
 
 /* From here on other limits hold; both are kept by the caller. */
 void pp_star_limits(struct pp_star *star, const struct pp_limits *limits);

@@ -6,6 +6,7 @@
 #include "page.h"
 #include "star.h"
 
+#include <poll.h>
 #include <pthread.h>
 
 enum pp_star_mode { PP_STAR_ALONE, PP_STAR_HUB, PP_STAR_SPOKE };
@@ -21,8 +22,8 @@ struct pp_stranger {
 /* Rank 0's end of a connection. */
 struct pp_peer {
 	struct pp_wire wire;
-	uint64_t heard;                      /* pp_clock() */
-	bool connected, has_begun, answered; /* answered: the last question */
+	uint64_t heard;                             /* pp_clock() */
+	bool connected, ready, has_begun, answered; /* answered: the last question */
 	uint64_t begun;
 };
 
@@ -30,7 +31,7 @@ enum { PP_STOP_BYTES = 32 };
 
 struct pp_star {
 	_Atomic(const struct pp_limits *) limits;
-	const char *stop_file;
+	struct pp_keeper_files files;
 	struct pp_watch *watch;
 	pthread_t thread;
 	int wake[2]; /* a pipe: the thread looks at what is asked of it */
@@ -55,6 +56,7 @@ struct pp_star {
 	struct pp_stranger strangers[PP_STRANGERS];
 	struct pp_peer *peers; /* [world] */
 	uint32_t connected;
+	bool alarmed; /* the standing of a rank has changed for the worse */
 	struct pp_stall stall;
 	bool stopping, stop_known;
 	uint64_t last_turn;   /* pp_clock() */
@@ -83,6 +85,8 @@ void pp_spoke_leave(struct pp_star *star);
 
 /* Sockets to wait for: fills `sockets`, which has room for world + PP_STRANGERS + 1. */
 size_t pp_hub_sockets(const struct pp_star *star, int *sockets);
+/* The same sockets after poll: which ranks have something to say. */
+void pp_hub_mark(struct pp_star *star, const struct pollfd *polls, size_t count);
 
 /* End the process; standard output is written as far as nobody holds it. */
 void pp_star_exit(int code);

@@ -20,15 +20,15 @@ enum { PP_DOING_BYTES = 64, PP_DOING_WORDS = PP_DOING_BYTES / 8 };
 
 /* Its owner writes, anyone may read. The first line of a cache is what changes on the path of a step. */
 struct pp_whereabouts {
-	atomic_uint_least32_t index;                 /* of the instruction */
-	atomic_uint_least32_t posts;                 /* sends, receives and collectives posted in this step */
-	atomic_uint_least64_t waiting;               /* pp_clock() when the present wait got slow, 0: it did not */
-	atomic_uint_least64_t step;                  /* from 1; 0: none yet */
-	atomic_uint_least64_t batch;                 /* of an evaluation after that step, from 1; 0: none */
-	atomic_uint_least32_t program;               /* of the image's named programs */
-	atomic_uint_least32_t stretch;               /* enum pp_stretch */
-	atomic_uint_least32_t changes;               /* of `doing`; odd while it is being written */
-	atomic_uint_least32_t work;                  /* counts what else is progress: pieces of a file written */
+	atomic_uint_least32_t index;   /* of the instruction */
+	atomic_uint_least32_t posts;   /* sends, receives and collectives posted in this step */
+	atomic_uint_least64_t waiting; /* pp_clock() when the present wait got slow, 0: it did not */
+	atomic_uint_least64_t step;    /* from 1; 0: none yet */
+	atomic_uint_least64_t batch;   /* of an evaluation after that step, from 1; 0: none */
+	atomic_uint_least32_t program; /* of the image's named programs */
+	atomic_uint_least32_t stretch; /* enum pp_stretch */
+	atomic_uint_least32_t changes; /* of `doing`; odd while it is being written */
+	atomic_uint_least32_t work;    /* counts what else is progress: operations of bodies, pieces of files */
 	atomic_uint_least64_t doing[PP_DOING_WORDS]; /* text, outside of streams; empty: at instruction `index` */
 };
 

@@ -5,7 +5,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 model=$here/../parity/model.pipe
 cd "$work"
 unset OMPI_COMM_WORLD_SIZE PMI_SIZE
-limits=(--timeout=3 --timeout-first=60 --timeout-heartbeat=3)
+limits=(--timeout=2 --timeout-first=60 --timeout-heartbeat=3)
 checks=0
 
 wrong() {
@@ -30,11 +30,16 @@ launch() {
   rm -f codes
   touch codes
   code=0
-  "${launcher[@]}" -q "${limits[@]}" "$image.ppx" "$@" >"$name.out" 2>"$name.err" </dev/null || code=$?
+  "${launcher[@]}" -q "${limits[@]}" --report="$name.report" "$image.ppx" "$@" >"$name.out" 2>"$name.err" </dev/null || code=$?
   # The launcher may be gone before the last process.
   for ((i = 0; i < 150 && $(wc -l <codes) < ranks; i++)); do
     sleep 0.1
   done
+  # mpirun may drop the last that was said: the report counts as it stands in its file.
+  if [ -e "$name.report" ]; then
+    { grep -vE '^(piperun: rank |error\[E0904\])' "$name.err"; cat "$name.report"; } >"$name.all"
+    mv "$name.all" "$name.err"
+  fi
   [ "$code" != 124 ] && [ "$code" != 137 ] || [ -n "$(grep 137 codes)" ] || wrong "$name: the launcher did not end by itself: $code"
 }
 

@@ -160,10 +160,11 @@ static void who_is_not_at_the_meeting_is_late(void **state)
 	for (int i = 0; i < 3; i++)
 		run.accounts[i].place = (struct pp_seen){.step = 4, .waited = second, .doing = "writing a checkpoint"};
 	run.accounts[1].place.waited = 0;
-	check_report(&run, "", "piperun: rank 0 waits: writing a checkpoint for 1.0 s; rank 1's last seen: writing a checkpoint\n"
-	                       "piperun: rank 1 is writing a checkpoint\n"
-	                       "piperun: rank 2 waits: writing a checkpoint for 1.0 s; rank 1's last seen: writing a checkpoint\n"
-	                       "error[E0904]: rank 1 is waited for; last seen: writing a checkpoint\n");
+	check_report(&run, "",
+	             "piperun: rank 0 waits: writing a checkpoint for 1.0 s; rank 1's last seen: writing a checkpoint\n"
+	             "piperun: rank 1 is writing a checkpoint\n"
+	             "piperun: rank 2 waits: writing a checkpoint for 1.0 s; rank 1's last seen: writing a checkpoint\n"
+	             "error[E0904]: rank 1 is waited for; last seen: writing a checkpoint\n");
 }
 
 static void the_first_cause_counts(void **state)
