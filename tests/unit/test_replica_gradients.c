@@ -1,6 +1,6 @@
 /* Gradients of replicas, with and without a sharded optimizer, by the norm rule against those of one rank with the same
- * global batch: |a - b| <= 1e-5 max(|b|, 1e-3 |all|) for every tensor. After one step of plain SGD with a learning rate of
- * 1 and without clipping or decay the change of the weights is the gradient. */
+ * global batch: |a - b| <= 1e-5 max(|b|, 1e-3 |all|) for every tensor. After one step of plain SGD with a learning rate
+ * of 1 and without clipping or decay the change of the weights is the gradient. */
 #include "lowering_fixture.h"
 #include "model_fixture.h"
 
