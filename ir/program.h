@@ -145,7 +145,7 @@ struct pp_tensor {
 	uint8_t dtype;
 	uint8_t init;    /* enum pp_init */
 	uint8_t tp_grad; /* enum pp_tp_grad */
-	uint8_t shard;   /* dimension split over tp, or 255 */
+	uint8_t shard;   /* dimension split over tp, in equal parts, where tp_grad is PP_TP_SHARDED; else 255 */
 	bool decay;      /* weight decay applies */
 	double std;      /* PP_INIT_NORMAL */
 };

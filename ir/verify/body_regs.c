@@ -81,6 +81,25 @@ static bool boundary_check(const struct pp_body_verifier *v, const struct pp_bod
 	return false;
 }
 
+/* Norms, checkpoints and the first weights go by `tp_grad`, bodies by `shard`: both must say the same, and the shards
+ * be of one size. */
+static bool tensor_split_check(const struct pp_body_check *check, const struct pp_reg *reg,
+                               const struct pp_tensor *tensor, uint32_t tp)
+{
+	bool split = tensor->shard < 2;
+	uint32_t whole = tensor->shard == 1 ? tensor->columns : tensor->rows;
+	if (split != (tensor->tp_grad == PP_TP_SHARDED))
+		pp_body_complain_whole(check, "register %s names tensor %s, which is %s, but has `shard` %u (255: not split)",
+		                       reg->name, tensor->name, pp_tp_grad_name[tensor->tp_grad], tensor->shard);
+	else if (split && whole % tp)
+		pp_body_complain_whole(check,
+		                       "register %s names tensor %s, whose %" PRIu32 " %s do not fall into %" PRIu32 " shards",
+		                       reg->name, tensor->name, whole, tensor->shard ? "columns" : "rows", tp);
+	else
+		return true;
+	return false;
+}
+
 /* Local shape of a tensor: the sharded dimension is cut by tp. */
 static bool tensor_shape_check(const struct pp_body_verifier *v, const struct pp_body_check *check,
                                const struct pp_reg *reg, const struct pp_tensor *tensor)
@@ -90,6 +109,8 @@ static bool tensor_shape_check(const struct pp_body_verifier *v, const struct pp
 	uint32_t rows = sharded && tensor->shard == 0 ? tensor->rows / tp : tensor->rows;
 	uint32_t columns = sharded && tensor->shard == 1 ? tensor->columns / tp : tensor->columns;
 	char shape[64];
+	if (tp > 1 && !tensor_split_check(check, reg, tensor, tp))
+		return false;
 	if (reg->rows != rows || reg->columns != columns || reg->offset != 0) {
 		pp_body_complain_whole(
 		    check, "register %s is %s at byte %" PRIu64 ", expected [%" PRIu32 ",%" PRIu32 "] at byte 0 as tensor %s",

@@ -235,13 +235,13 @@ static bool sqnorm(struct pp_grad *g, const struct pp_instr *instr)
 
 static bool losses_complete(struct pp_grad *g, uint32_t slot)
 {
-	if (g->loss_stage == PP_NULL)
-		return slot == PP_NULL || class_is(g, slot, PP_SLOT_LOSSES);
 	if (!class_is(g, slot, PP_SLOT_LOSSES))
 		return false;
 	const struct pp_sum *losses = pp_grad_read(g, slot);
 	if (!losses)
 		return false;
+	if (g->loss_stage == PP_NULL) /* cleared, or they would be those of nobody */
+		return true;
 	uint32_t member;
 	enum pp_difference difference = pp_set_compare(&g->sets, losses->set, 0, 1, &member);
 	if (difference != PP_SET_SAME)
@@ -280,16 +280,27 @@ static bool clip(struct pp_grad *g, const struct pp_instr *instr)
 		                                 pp_mean_name[instr->sub], pp_mean_name[program->train.mean]));
 		return false;
 	}
+	if (!losses_complete(g, instr->a[0]) || !norms_complete(g, instr->a[1]) || !class_is(g, instr->a[2], PP_SLOT_SCALE))
+		return false;
+	uint64_t order = g->sets.items[g->sum[g->rank][instr->a[1]].set].order;
 	if (g->first_clip.rank == PP_NULL)
-		g->first_clip = (struct pp_update){.rank = g->rank, .instr = g->at};
+		g->first_clip = (struct pp_update){.rank = g->rank, .instr = g->at, .order = order};
 	if (pp_proof_instr(g->proof, g->first_clip.rank, g->first_clip.instr)->mb != instr->mb) {
 		struct pp_message *message = pp_grad_error(
 		    g, pp_arena_printf(g->proof->arena, "uses row h%" PRIu32 ", another rank a different one", instr->mb));
 		pp_proof_also(g->proof, message, g->first_clip.rank, g->first_clip.instr, "another rank");
 		return false;
 	}
+	if (g->first_clip.order != order) {
+		struct pp_message *message = pp_grad_error(
+		    g, pp_arena_printf(g->proof->arena,
+		                       "sums its norms in another order than rank %" PRIu32 ": their scales drift apart",
+		                       g->first_clip.rank));
+		pp_proof_also(g->proof, message, g->first_clip.rank, g->first_clip.instr, "the other scale");
+		return false;
+	}
 	g->clipped[g->rank] = g->at;
-	return losses_complete(g, instr->a[0]) && norms_complete(g, instr->a[1]) && class_is(g, instr->a[2], PP_SLOT_SCALE);
+	return true;
 }
 
 static bool moments_fit(const struct pp_grad *g, const struct pp_instr *instr, uint32_t tensor)

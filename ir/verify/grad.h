@@ -29,6 +29,9 @@ struct pp_sets pp_sets_begin(struct pp_arena *arena, uint32_t members);
 uint32_t pp_set_leaf(struct pp_sets *sets, uint32_t member);
 uint32_t pp_set_union(struct pp_sets *sets, uint32_t left, uint32_t right);
 
+/* The same members, after a sum over a symbolic axis. */
+uint32_t pp_set_over(struct pp_sets *sets, uint32_t set, enum pp_axis axis);
+
 /* How a set differs from [first, first + count), each once. */
 enum pp_difference { PP_SET_SAME, PP_SET_MISSING, PP_SET_TWICE };
 
@@ -57,7 +60,7 @@ struct pp_reduction {
 
 struct pp_update {
 	uint32_t rank, instr;
-	uint64_t order; /* of the sums in its gradient */
+	uint64_t order; /* of the sums that it reads */
 };
 
 struct pp_grad {

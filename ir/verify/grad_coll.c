@@ -158,7 +158,7 @@ static bool joins(struct pp_grad *g, const struct pp_instr *instr, uint32_t join
 	return false;
 }
 
-static bool over_once(const struct pp_grad *g, struct pp_reduction *reduction, enum pp_axis axis)
+static bool over_once(struct pp_grad *g, struct pp_reduction *reduction, enum pp_axis axis)
 {
 	if (axis == PP_AXIS_PP)
 		return true;
@@ -167,6 +167,7 @@ static bool over_once(const struct pp_grad *g, struct pp_reduction *reduction, e
 		return false;
 	}
 	reduction->over |= (uint8_t)(1u << axis);
+	reduction->set = pp_set_over(&g->sets, reduction->set, axis);
 	return true;
 }
 

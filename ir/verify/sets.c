@@ -2,7 +2,8 @@
  *
  * `add` and a sum over a group unite multisets; a sum is shared by all members of its group. Counts saturate, so
  * nothing doubles in size unseen; a tree is walked only as far as its range is long. Sums of floats depend on their
- * order, a + b = b + a excepted; `order` is a hash of the tree that says so. */
+ * order, a + b = b + a excepted, and on which of them were summed over tp or dp first; `order` is a hash of the tree
+ * that says so. */
 #include "grad.h"
 
 static uint64_t mixed(uint64_t value)
@@ -38,6 +39,16 @@ uint32_t pp_set_union(struct pp_sets *sets, uint32_t left, uint32_t right)
 	if (__builtin_add_overflow(sets->items[left].count, sets->items[right].count, &united.count))
 		united.count = UINT32_MAX;
 	*PP_PUSH(sets->arena, &sets->items, &sets->count, &sets->capacity, struct pp_set) = united;
+	return (uint32_t)sets->count - 1;
+}
+
+uint32_t pp_set_over(struct pp_sets *sets, uint32_t set, enum pp_axis axis)
+{
+	if (set == PP_SET_EMPTY)
+		return set;
+	struct pp_set summed = sets->items[set];
+	summed.order = mixed(summed.order + (uint64_t)axis + 1);
+	*PP_PUSH(sets->arena, &sets->items, &sets->count, &sets->capacity, struct pp_set) = summed;
 	return (uint32_t)sets->count - 1;
 }
 
