@@ -353,7 +353,21 @@ static void report_missing_block(struct pp_resolver *resolver, const char *kind,
 	pp_help(message, "write `%s`", example);
 }
 
-/* A cluster's `gpu = NAME`: the top-level gpu, below what the cluster itself says. */
+static const struct pp_field *copy_fields(struct pp_resolver *resolver, const struct pp_section *section)
+{
+	struct pp_field *fields = PP_NEW_ARRAY(resolver->arena, struct pp_field, section->count);
+	memcpy(fields, section->fields, section->count * sizeof *fields);
+	return fields;
+}
+
+static void restore_given(struct pp_section *section, const struct pp_field *fields)
+{
+	for (size_t i = 0; i < section->count; i++)
+		if (fields[i].expr)
+			section->fields[i] = fields[i];
+}
+
+/* A cluster's `gpu = NAME`, or that of --set: the top-level gpu, below what the cluster itself says. */
 static void fill_named_gpu(struct pp_resolver *resolver)
 {
 	struct pp_section *cluster = resolver->sections[PP_SECTION_CLUSTER];
@@ -371,7 +385,11 @@ static void fill_named_gpu(struct pp_resolver *resolver)
 		        field->expr->text);
 		return;
 	}
+	struct pp_section *gpu = resolver->sections[PP_SECTION_GPU], *flops = resolver->sections[PP_SECTION_FLOPS];
+	const struct pp_field *gpu_given = copy_fields(resolver, gpu), *flops_given = copy_fields(resolver, flops);
 	fill_gpu(resolver, stmt, owner, false);
+	restore_given(gpu, gpu_given);
+	restore_given(flops, flops_given);
 }
 
 bool pp_sections_find(struct pp_resolver *resolver)
@@ -382,7 +400,6 @@ bool pp_sections_find(struct pp_resolver *resolver)
 	open_section(resolver, PP_SECTION_INTER, PP_BLOCK_link, "cluster.inter");
 	bool model = fill_block(resolver, PP_SECTION_MODEL, PP_BLOCK_model);
 	bool cluster = fill_block(resolver, PP_SECTION_CLUSTER, PP_BLOCK_cluster);
-	fill_named_gpu(resolver);
 	fill_block(resolver, PP_SECTION_PARALLEL, PP_BLOCK_parallel);
 	fill_block(resolver, PP_SECTION_STAGES, PP_BLOCK_stages);
 	bool train = fill_block(resolver, PP_SECTION_TRAIN, PP_BLOCK_train);
@@ -480,4 +497,5 @@ void pp_sections_set(struct pp_resolver *resolver)
 {
 	for (size_t i = 0; i < resolver->options->set_count; i++)
 		set(resolver, resolver->options->sets[i]);
+	fill_named_gpu(resolver);
 }

@@ -120,6 +120,34 @@ static void origins(void **state)
 	resolved_free(&r);
 }
 
+/* `gpu = NAME` gives what the cluster's own block does not say; --set may choose another. */
+static void named_gpus(void **state)
+{
+	(void)state;
+	static const char gpus[] = "gpu small { memory = 1GiB  bandwidth = 1GB/s  flops { fp32 = 1TFLOPS } }\n"
+	                           "gpu large { memory = 8GiB  bandwidth = 8GB/s  flops { fp32 = 8TFLOPS } }\n" MODEL
+	                           "cluster c { gpus = 4  gpu = small  gpu { memory = 2GiB  flops { bf16 = 3TFLOPS } } }\n"
+	                           "parallel { pp = 4 }\nschedule 1f1b\ntrain { microbatches = 8 }\n";
+	static const struct {
+		const char *options, *memory, *bandwidth, *fp32;
+	} cases[] = {
+	    {"", "2GiB", "1GB/s", "1TFLOPS"},
+	    {"# options: --set cluster.gpu=large\n", "2GiB", "8GB/s", "8TFLOPS"},
+	    {"# options: --set cluster.gpu.bandwidth=4GB/s --set cluster.gpu=large\n", "2GiB", "4GB/s", "8TFLOPS"},
+	};
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		struct pp_arena *arena = pp_arena_create(NULL);
+		struct resolved r = resolve_text(pp_arena_printf(arena, "%s%s", cases[i].options, gpus));
+		assert_true(r.ok);
+		assert_setting(&r, "cluster.gpu", "memory", PP_ORIGIN_FILE, cases[i].memory);
+		assert_setting(&r, "cluster.gpu", "bandwidth", i == 2 ? PP_ORIGIN_SET : PP_ORIGIN_FILE, cases[i].bandwidth);
+		assert_setting(&r, "cluster.gpu.flops", "fp32", PP_ORIGIN_FILE, cases[i].fp32);
+		assert_setting(&r, "cluster.gpu.flops", "bf16", PP_ORIGIN_FILE, "3TFLOPS");
+		resolved_free(&r);
+		pp_arena_destroy(arena);
+	}
+}
+
 static void metric_asserts(void **state)
 {
 	(void)state;
@@ -391,6 +419,7 @@ int main(void)
 	    cmocka_unit_test(specs_that_wait),
 	    cmocka_unit_test(messages),
 	    cmocka_unit_test(origins),
+	    cmocka_unit_test(named_gpus),
 	    cmocka_unit_test(metric_asserts),
 	    cmocka_unit_test(checkpoints),
 	    cmocka_unit_test(batch_arithmetic),
