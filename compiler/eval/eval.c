@@ -187,6 +187,8 @@ void pp_eval_mismatch(struct pp_eval *eval, const struct pp_expr *expr, const ch
 	for (size_t i = 0; got->kind == PP_DATUM_NUMBER && i < sizeof examples / sizeof examples[0]; i++)
 		if (strncmp(wanted, examples[i][0], strlen(examples[i][0])) == 0)
 			pp_help(message, "write it with its unit, such as `%s`", examples[i][1]);
+	if (got->kind == PP_DATUM_NUMBER && strncmp(wanted, "a range", 7) == 0)
+		pp_help(message, "write `%s..%s` for one alone", text, text);
 }
 
 static const char *operator_text(enum pp_operator op)

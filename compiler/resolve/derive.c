@@ -130,18 +130,24 @@ static bool derive_dp(struct pp_resolver *resolver, struct pp_section *parallel,
 	bool spare = strcmp(idle, "allow") == 0;
 	if (devices >= needed && (devices % needed == 0 || spare))
 		return give(spare ? 1 : devices / needed, out);
-	struct pp_message *message = pp_error(resolver->diag, "E0304", pp_field_span(parallel, PP_ATTR_parallel_pp),
+	bool tp_fits = devices % tp == 0;
+	enum pp_attribute culprit = tp_fits ? PP_ATTR_parallel_pp : PP_ATTR_parallel_tp;
+	struct pp_message *message = pp_error(resolver->diag, "E0304", pp_field_span(parallel, culprit),
 	                                      "tp·pp = %llu·%llu = %llu but the cluster has %llu GPU%s",
 	                                      (unsigned long long)tp, (unsigned long long)pp, (unsigned long long)needed,
 	                                      (unsigned long long)devices, devices == 1 ? "" : "s");
 	pp_label(message, pp_field_span(cluster, PP_ATTR_cluster_gpus), "%llu node%s of %llu GPUs",
 	         (unsigned long long)nodes, nodes == 1 ? "" : "s", (unsigned long long)gpus);
+	const char *fitting = pp_arena_printf(resolver->arena, "use a %s that divides %llu", tp_fits ? "pp" : "tp",
+	                                      (unsigned long long)(tp_fits ? devices / tp : devices));
 	if (devices > needed)
-		pp_help(message, "set `idle = allow` in `parallel` to leave %llu unused, or use a pp that divides %llu",
-		        (unsigned long long)(devices - needed), (unsigned long long)devices);
+		pp_help(message, "set `idle = allow` in `parallel` to leave %llu unused, or %s",
+		        (unsigned long long)(devices - needed), fitting);
+	else if (tp_fits)
+		pp_help(message, "use pp = %llu, or give the cluster %llu GPUs", (unsigned long long)(devices / tp),
+		        (unsigned long long)needed);
 	else
-		pp_help(message, "use pp = %llu, or give the cluster %llu GPUs",
-		        (unsigned long long)(devices / tp ? devices / tp : 1), (unsigned long long)needed);
+		pp_help(message, "%s, or give the cluster %llu GPUs", fitting, (unsigned long long)needed);
 	return false;
 }
 

@@ -25,21 +25,24 @@ static void check_grid(struct pp_resolver *resolver, struct pp_section *parallel
 	if (grid->ranks == grid->devices || (grid->ranks < grid->devices && strcmp(idle, "allow") == 0))
 		return;
 	const struct pp_section *cluster = resolver->sections[PP_SECTION_CLUSTER];
+	bool tp_fits = grid->devices % grid->tp == 0;
 	struct pp_message *message =
-	    pp_error(resolver->diag, "E0304", pp_field_span(parallel, PP_ATTR_parallel_pp),
+	    pp_error(resolver->diag, "E0304", pp_field_span(parallel, tp_fits ? PP_ATTR_parallel_pp : PP_ATTR_parallel_tp),
 	             "%s = %llu but the cluster has %llu GPU%s", product_text(resolver, grid),
 	             (unsigned long long)grid->ranks, (unsigned long long)grid->devices, grid->devices == 1 ? "" : "s");
 	pp_label(message, pp_field_span(cluster, PP_ATTR_cluster_gpus), "%llu GPUs", (unsigned long long)grid->devices);
-	const char *dp = grid->dp > 1 ? " with dp = 1" : "";
-	unsigned long long fits = grid->devices / (grid->tp * grid->cp), pipeline = grid->tp * grid->cp * grid->pp;
-	if (grid->ranks < grid->devices && grid->devices % pipeline == 0)
-		pp_help(message, "use dp = %llu, or set `idle = allow` in `parallel`", grid->devices / pipeline);
-	else if (grid->ranks < grid->devices)
-		pp_help(message, "use pp = %llu%s, or set `idle = allow` in `parallel`", fits, dp);
-	else if (fits > 0)
-		pp_help(message, "use pp = %llu%s, or give the cluster %llu GPUs", fits, dp, (unsigned long long)grid->ranks);
+	unsigned long long shared = grid->tp * grid->cp, pipeline = shared * grid->pp;
+	const char *otherwise = grid->ranks < grid->devices ? "set `idle = allow` in `parallel`"
+	                                                    : pp_arena_printf(resolver->arena, "give the cluster %llu GPUs",
+	                                                                      (unsigned long long)grid->ranks);
+	if (grid->devices % pipeline == 0)
+		pp_help(message, "use dp = %llu, or %s", grid->devices / pipeline, otherwise);
+	else if (grid->devices % (shared * grid->dp) == 0)
+		pp_help(message, "use pp = %llu, or %s", grid->devices / (shared * grid->dp), otherwise);
+	else if (grid->devices % shared == 0)
+		pp_help(message, "use pp = %llu with dp = 1, or %s", grid->devices / shared, otherwise);
 	else
-		pp_help(message, "give the cluster %llu GPUs", (unsigned long long)grid->ranks);
+		pp_help(message, "use a tp that divides %llu, or %s", (unsigned long long)grid->devices, otherwise);
 }
 
 static void check_sp(struct pp_resolver *resolver, struct pp_section *parallel, uint64_t tp)

@@ -193,17 +193,22 @@ static void check_nodes(struct pp_resolver *resolver)
 	    !pp_tp_crosses_nodes(spec, &first, &stride))
 		return;
 	uint64_t last = first + (parallel->tp - 1) * stride;
+	const char *slower = "";
+	if (cluster->inter.bandwidth != cluster->intra.bandwidth)
+		slower = pp_arena_printf(resolver->arena, ": its collectives run at %s instead of %s",
+		                         rate_text(resolver->arena, cluster->inter.bandwidth),
+		                         rate_text(resolver->arena, cluster->intra.bandwidth));
 	struct pp_message *message =
 	    pp_error(resolver->diag, "E0306", pp_field_span(section, PP_ATTR_parallel_tp),
-	             "tp group %s crosses nodes %llu and %llu: its collectives run at %s instead of %s",
-	             group_text(resolver->arena, first, stride, parallel->tp), (unsigned long long)(first / gpus),
-	             (unsigned long long)(last / gpus), rate_text(resolver->arena, cluster->inter.bandwidth),
-	             rate_text(resolver->arena, cluster->intra.bandwidth));
+	             "tp group %s crosses nodes %llu and %llu%s", group_text(resolver->arena, first, stride, parallel->tp),
+	             (unsigned long long)(first / gpus), (unsigned long long)(last / gpus), slower);
 	if (stride > 1 && gpus % parallel->tp == 0)
 		pp_help(message, "put tp first in `rank_order`");
+	else if (gpus == 1)
+		pp_help(message, "use tp = 1: a node has one GPU");
 	else
-		pp_help(message, "use a tp that divides the %llu GPUs of a node, with tp first in `rank_order`",
-		        (unsigned long long)gpus);
+		pp_help(message, "use a tp that divides the %llu GPUs of a node%s", (unsigned long long)gpus,
+		        stride > 1 ? ", with tp first in `rank_order`" : "");
 	pp_help(message, "`tp_across_nodes = allow` in `parallel` permits it");
 }
 
