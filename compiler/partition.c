@@ -280,27 +280,46 @@ static const char *states_text(struct pp_arena *arena, const struct pp_spec *spe
 	                       sum.moments ? bytes_text(arena, sum.moments) : "");
 }
 
-/* Bytes of a rank if all blocks computed these parts again, with the same split. */
-static uint64_t bytes_with(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_schedule *schedule,
-                           uint8_t parts, const uint32_t *first, uint32_t rank)
+/* The rank that is most over its capacity, else the fullest. */
+static uint32_t worst_rank(const struct pp_balance_problem *problem, const uint64_t *rank_bytes)
+{
+	uint32_t worst = 0;
+	for (uint32_t r = 1; r < problem->ranks; r++) {
+		uint64_t over = over_cap(problem, rank_bytes, r), most = over_cap(problem, rank_bytes, worst);
+		if (over > most || (over == most && rank_bytes[r] > rank_bytes[worst]))
+			worst = r;
+	}
+	return worst;
+}
+
+/* What the worst rank needs if all blocks computed these parts again, in the best split then, or in the given one. */
+static uint64_t needed_with(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_schedule *schedule,
+                            uint8_t parts, uint32_t *first, const uint64_t *headroom, bool *fits)
 {
 	struct pp_spec other = pp_recompute_instead(arena, spec, parts);
 	struct pp_stages stages = {0};
+	struct pp_split split = {.first = first};
 	pp_cost_layers(arena, &other, &stages);
-	struct pp_balance_problem problem = make_problem(arena, &other, schedule, NULL, &stages);
-	return count_rank_bytes(arena, &problem, first)[rank];
+	struct pp_balance_problem problem = make_problem(arena, &other, schedule, headroom, &stages);
+	if (!spec->stages.split && spec->stages.balance != PP_BALANCE_EVEN)
+		pp_balance_solve(arena, &problem, &split);
+	uint64_t *rank_bytes = count_rank_bytes(arena, &problem, split.first);
+	uint32_t worst = worst_rank(&problem, rank_bytes);
+	*fits = over_cap(&problem, rank_bytes, worst) == 0;
+	return pp_plus(rank_bytes[worst], headroom ? headroom[worst] : 0);
 }
 
 /* What recompute would do about it: said where activations are most of the memory, or where it suffices. */
 static void help_recompute(struct pp_message *message, struct pp_arena *arena, const struct pp_spec *spec,
-                           const struct pp_schedule *schedule, const uint32_t *first, uint32_t rank, uint64_t buffers,
-                           uint64_t enough)
+                           const struct pp_schedule *schedule, uint32_t *first, const uint64_t *headroom, bool mostly)
 {
-	uint64_t cheap = bytes_with(arena, spec, schedule, PP_RECOMPUTE_NORM | PP_RECOMPUTE_ACT, first, rank);
-	uint64_t full = bytes_with(arena, spec, schedule, PP_RECOMPUTE_FULL, first, rank);
-	if (pp_plus(full, buffers) <= enough)
-		pp_help(message, "`recompute = [norm, act]` -> %s | `recompute = full` -> %s",
-		        bytes_text(arena, pp_plus(cheap, buffers)), bytes_text(arena, pp_plus(full, buffers)));
+	bool cheap_fits, full_fits;
+	uint64_t cheap =
+	    needed_with(arena, spec, schedule, PP_RECOMPUTE_NORM | PP_RECOMPUTE_ACT, first, headroom, &cheap_fits);
+	uint64_t full = needed_with(arena, spec, schedule, PP_RECOMPUTE_FULL, first, headroom, &full_fits);
+	if (full_fits || mostly)
+		pp_help(message, "`recompute = [norm, act]` -> %s%s | `recompute = full` -> %s%s", bytes_text(arena, cheap),
+		        cheap_fits ? ", which fits" : "", bytes_text(arena, full), full_fits ? ", which fits" : "");
 }
 
 static bool recomputes(const struct pp_model *model)
@@ -313,14 +332,10 @@ static bool recomputes(const struct pp_model *model)
 
 /* No split fits: name the rank that is most over in the best one, and what fills it. */
 static void report_memory(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_schedule *schedule,
-                          const struct pp_stages *stages, const struct pp_balance_problem *problem,
-                          const uint32_t *first, const uint64_t *rank_bytes, const uint64_t *headroom,
-                          struct pp_diag *diag)
+                          const struct pp_stages *stages, const struct pp_balance_problem *problem, uint32_t *first,
+                          const uint64_t *rank_bytes, const uint64_t *headroom, struct pp_diag *diag)
 {
-	uint32_t worst = 0;
-	for (uint32_t r = 1; r < problem->ranks; r++)
-		if (over_cap(problem, rank_bytes, r) > over_cap(problem, rank_bytes, worst))
-			worst = r;
+	uint32_t worst = worst_rank(problem, rank_bytes);
 	uint64_t worst_stash = activation_bytes_of(problem, first, worst), worst_fixed = rank_bytes[worst] - worst_stash;
 	uint64_t buffers = headroom ? headroom[worst] : 0;
 	uint64_t needed = pp_plus(rank_bytes[worst], buffers), cap = pp_plus(problem->cap[worst], buffers);
@@ -332,7 +347,7 @@ static void report_memory(struct pp_arena *arena, const struct pp_spec *spec, co
 	        bytes_text(arena, worst_stash), largest_text(arena, spec, problem, first, worst, worst_stash),
 	        buffers ? ", message buffers and workspace " : "", buffers ? bytes_text(arena, buffers) : "");
 	if (spec->model.trains && !recomputes(&spec->model))
-		help_recompute(m, arena, spec, schedule, first, worst, buffers, worst_stash > worst_fixed ? UINT64_MAX : cap);
+		help_recompute(m, arena, spec, schedule, first, headroom, worst_stash > worst_fixed);
 	const char *memory = "gpu { memory = … } in `cluster` is the capacity of a device";
 	if (worst_stash > worst_fixed && spec->model.trains)
 		pp_help(m, "fewer microbatches in flight (another schedule), or a smaller microbatch or seq; %s", memory);
