@@ -148,6 +148,24 @@ static struct pp_device *make_device(const struct pp_rank_run *run, struct pp_st
 	return NULL;
 }
 
+/* A planted fault that strikes nothing would pass for a run that survived it. */
+static bool check_fault(const struct pp_fault *fault, const struct pp_program *program,
+                        const struct pp_named_program *named, struct pp_status *status)
+{
+	if (fault->kind == PP_FAULT_NONE && fault->saving == PP_SAVING_FINE)
+		return true;
+	uint32_t ranks = program->ranks * program->tp * program->dp;
+	if (fault->rank >= ranks)
+		return pp_fail(status, PP_EXIT_USAGE, "PP_FAULT strikes rank %u, this run has ranks 0..%u", fault->rank,
+		               ranks - 1);
+	size_t count = named->streams[pp_grid_coord(program, fault->rank).pp].count;
+	if (fault->kind != PP_FAULT_NONE && fault->index >= count)
+		return pp_fail(status, PP_EXIT_USAGE,
+		               "PP_FAULT strikes instruction %u of rank %u, which has %zu, counted from 0", fault->index,
+		               fault->rank, count);
+	return true;
+}
+
 static bool prepare(struct training *training, struct pp_status *status)
 {
 	struct pp_rank_run *run = training->run;
@@ -157,6 +175,8 @@ static bool prepare(struct training *training, struct pp_status *status)
 	const struct pp_named_program *named = pp_program_find(program, "train");
 	if (!named)
 		return pp_fail(status, PP_EXIT_ENVIRONMENT, "the image holds no program `train`");
+	if (!check_fault(&options->fault, program, named, status))
+		return false;
 	uint32_t rank = pp_grid_coord(program, run->world).pp;
 	training->stream = &named->streams[rank];
 	training->steps = options->steps ? options->steps : program->train.steps ? program->train.steps : DEFAULT_STEPS;
