@@ -311,13 +311,14 @@ bool pp_parse_ranks(const char *text, uint32_t count, bool *chosen, struct pp_st
 		if (!ok || (*at && *at != ','))
 			return pp_fail(
 			    status, PP_EXIT_USAGE,
-			    "`%s` is no list of ranks: write numbers and ranges such as 0,3-5; this program has ranks 0..%u", text,
+			    "`%s` is no list of ranks: write numbers and ranges such as 0,3-5; the pipeline has ranks 0..%u", text,
 			    count - 1);
 		if (last < first)
 			return pp_fail(status, PP_EXIT_USAGE, "ranks %u-%u: the range runs backwards; write %u-%u", first, last,
 			               last, first);
 		if (last >= count)
-			return pp_fail(status, PP_EXIT_USAGE, "there is no rank %u: this program has ranks 0..%u", last, count - 1);
+			return pp_fail(status, PP_EXIT_USAGE, "there is no rank %u: ranks are those of the pipeline, 0..%u", last,
+			               count - 1);
 		for (uint32_t rank = first; rank <= last; rank++)
 			chosen[rank] = true;
 	} while (*at++ == ',');

@@ -4,6 +4,7 @@
 #include "ir/compare.h"
 #include "ir/file.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 static bool refuse(const char *path, const struct pp_json_reader *reader, struct pp_status *status)
@@ -12,7 +13,7 @@ static bool refuse(const char *path, const struct pp_json_reader *reader, struct
 	return pp_fail(status, PP_EXIT_REJECTED, "%s:%u:%u: %s", path, at.line, at.column, reader->wrong);
 }
 
-/* A profile that can be laid beside this program: of the same stages. */
+/* A profile that can be laid beside this program: of the same stages, that do the same work as often. */
 static bool check_profile(const struct pp_dump *dump, const char *path, const struct pp_profile *profile,
                           struct pp_status *status)
 {
@@ -20,11 +21,25 @@ static bool check_profile(const struct pp_dump *dump, const char *path, const st
 	if (profile->pp != program->ranks || profile->stage_count != program->stage_count)
 		return pp_fail(status, PP_EXIT_REJECTED, "%s is of %u stages on %u pipeline ranks, %s has %u on %u", path,
 		               profile->stage_count, profile->pp, dump->file, program->stage_count, program->ranks);
+	if (profile->tp != program->tp)
+		return pp_fail(status, PP_EXIT_REJECTED, "%s is of a run with tp = %u, %s has %u", path, profile->tp,
+		               dump->file, program->tp);
+	if (profile->microbatches != program->microbatches)
+		return pp_fail(status, PP_EXIT_REJECTED, "%s is of a run with %u microbatches, %s has %u", path,
+		               profile->microbatches, dump->file, program->microbatches);
 	for (uint32_t s = 0; s < program->stage_count; s++) {
 		const char *title = program->stages[s].title ? program->stages[s].title : "";
 		if (strcmp(profile->stages[s].title, title) != 0)
 			return pp_fail(status, PP_EXIT_REJECTED, "%s is of another program: stage %u is `%s` there and `%s` in %s",
 			               path, s, profile->stages[s].title, title, dump->file);
+		for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++)
+			if (profile->stages[s].time[phase].count &&
+			    profile->stages[s].flops[phase] != program->stages[s].flops[phase])
+				return pp_fail(status, PP_EXIT_REJECTED,
+				               "%s is of another program: %s of stage %u does %" PRIu64 " flop there and %" PRIu64
+				               " in %s",
+				               path, pp_phase_name[phase], s, profile->stages[s].flops[phase],
+				               program->stages[s].flops[phase], dump->file);
 	}
 	return true;
 }

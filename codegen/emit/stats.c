@@ -180,7 +180,7 @@ static void print_link_costs(const struct pp_dump *dump)
 	fputc('\n', dump->out);
 }
 
-/* Of the model's own operations, or of those that are done again. */
+/* Of the model's own operations, or of those that are done again; what one coordinate of tp and dp does. */
 static double flops_of_step(const struct pp_dump *dump, bool recomputed)
 {
 	double flops = 0;
@@ -219,11 +219,11 @@ static void print_costs(const struct pp_dump *dump)
 	print_link_costs(dump);
 	if (utilisation(dump) <= 0)
 		return;
-	double again = flops_of_step(dump, true);
+	double again = flops_of_step(dump, true), tp = dump->program->tp;
 	fprintf(dump->out, " flops: %s per step and replica, %s of the peak",
-	        pp_show_rate(dump->arena, (uint64_t)model_flops(dump), "flop"), percent(dump, utilisation(dump)));
+	        pp_show_rate(dump->arena, (uint64_t)(model_flops(dump) * tp), "flop"), percent(dump, utilisation(dump)));
 	if (again > 0)
-		fprintf(dump->out, "; %s recomputed, with them %s", pp_show_rate(dump->arena, (uint64_t)again, "flop"),
+		fprintf(dump->out, "; %s recomputed, with them %s", pp_show_rate(dump->arena, (uint64_t)(again * tp), "flop"),
 		        percent(dump, share_of_peak(dump, model_flops(dump) + again)));
 	fputc('\n', dump->out);
 }

@@ -154,11 +154,11 @@ static void lists_of_ranks(void **state)
 	for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
 		assert_false(pp_parse_ranks(wrong[i], 8, chosen, &status));
 	assert_string_equal(
-	    status.text, "`1,` is no list of ranks: write numbers and ranges such as 0,3-5; this program has ranks 0..7");
+	    status.text, "`1,` is no list of ranks: write numbers and ranges such as 0,3-5; the pipeline has ranks 0..7");
 	assert_false(pp_parse_ranks("0,5-3", 8, chosen, &status));
 	assert_string_equal(status.text, "ranks 5-3: the range runs backwards; write 3-5");
 	assert_false(pp_parse_ranks("0,3-8", 8, chosen, &status));
-	assert_string_equal(status.text, "there is no rank 8: this program has ranks 0..7");
+	assert_string_equal(status.text, "there is no rank 8: ranks are those of the pipeline, 0..7");
 }
 
 int main(void)
