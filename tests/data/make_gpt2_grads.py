@@ -16,7 +16,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-HIDDEN, HEADS, LAYERS, VOCAB, SEQ, MICROBATCH, MICROBATCHES = 16, 2, 2, 32, 8, 2, 4
+HIDDEN, HEADS, LAYERS, VOCAB, SEQ, MICROBATCH, MICROBATCHES = 16, 4, 2, 32, 8, 2, 4
 
 
 def tensor_shapes(tied):

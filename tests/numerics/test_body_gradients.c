@@ -1,7 +1,7 @@
 /* The bodies of a model on the CPU device, against PyTorch's float64 gradients by the norm rule of test_gradients.c;
  * and the same bits for every cut into stages, fused or split, whatever is computed again. Stages stand on one rank and
  * are called in turn. */
-#include "reference.h"
+#include "reference_spec.h"
 #include "../unit/program_fixture.h"
 
 #include "executor/device.h"
@@ -147,34 +147,14 @@ static void check_losses(struct pp_device *device, const struct pp_program *prog
 	}
 }
 
-static struct built program_of(const struct reference *model)
-{
-	const struct reference_shape *shape = &model->shape;
-	struct model_size size = {shape->hidden, shape->heads, shape->kv_heads,   shape->layers, shape->ffn,
-	                          shape->vocab,  shape->seq,   shape->microbatch, shape->tied};
-	struct built built = built_of(&size);
-	built.spec->microbatches = shape->microbatches;
-	for (uint32_t i = 0; i < built.spec->model.layer_count; i++) {
-		struct pp_layer *layer = &built.spec->model.layers[i];
-		layer->window = shape->window;
-		layer->head_dim = shape->head_dim;
-		layer->act = shape->theta ? PP_ACT_SWIGLU : shape->tanh ? PP_ACT_GELU_TANH : PP_ACT_GELU;
-		layer->rms = shape->theta != 0;
-		layer->rope_theta = shape->theta;
-		layer->qk_norm = shape->qk_norm;
-		layer->qkv_bias = reference_tensor_named(model, "block.0.attn.q.bias") != NULL;
-		layer->bias = reference_tensor_named(model, "block.0.attn.o.bias") != NULL;
-	}
-	return built;
-}
-
 /* Gradients of a model cut into stages at the given layers; block b computes again what recompute[b mod 2] says. */
 static struct reference *run_cut(const char *path, const uint32_t *first, uint32_t stages, bool split,
                                  const uint8_t recompute[2])
 {
 	struct reference *model = reference_read(path);
 	assert_non_null(model);
-	struct built built = program_of(model);
+	struct built built = {.arena = pp_arena_create(NULL)};
+	built.spec = reference_spec(built.arena, model);
 	for (uint32_t i = 0; i < built.spec->model.layer_count; i++)
 		if (built.spec->model.layers[i].kind == PP_LAYER_BLOCK)
 			built.spec->model.layers[i].recompute = recompute[i % 2];

@@ -1,153 +1,139 @@
-/* Bodies of tensor- and sequence-parallel ranks on CPU devices over the loop transport, against PyTorch's float64
- * losses and gradients by the norm rule of test_gradients.c. Gradients of shards are put together, partial ones summed,
- * equal ones must be the same bits on all ranks. Stages stand on one pipeline rank and are called in turn. */
-#include "reference.h"
-#include "../unit/program_fixture.h"
+/* Whole steps of tensor-, sequence- and data-parallel ranks on CPU devices over the loop transport, against PyTorch's
+ * float64 losses and gradients by the norm rule of test_gradients.c. What is compared lies in the gradient slots when
+ * the step is over: sums over tp, dp and tied layers are the program's own, copies must be the same bits on all ranks,
+ * shards of heads and of a sharded optimizer are put together here. */
+#include "reference_spec.h"
 
-#include "executor/device.h"
+#include "../unit/lowering_fixture.h"
+
+#include "executor/interp.h"
 #include "executor/transport/transport_loop.h"
+#include "support/training.h"
 
 #include <math.h>
 #include <pthread.h>
-#include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <cmocka.h>
 
-enum { STAGES = 3, MOST_TP = 4 };
-
-/* Dynamic slots of a rank that runs all stages, one microbatch at a time. */
-struct slots {
-	uint32_t aux[STAGES], stash[STAGES], extra[STAGES], out[STAGES], gradient[STAGES];
+/* How a model is cut. */
+struct cut {
+	uint32_t tp, dp, zero, pp;
+	bool sp, split;
+	uint32_t padded; /* rows of the token table */
+	uint8_t recompute;
 };
 
-/* One tensor-parallel rank: a thread. */
+/* One rank: a thread. */
 struct rank {
-	const struct pp_program *program;
 	const struct reference *model;
-	const struct slots *slots;
-	struct pp_device *device;
-	struct pp_endpoint *endpoint;
+	struct pp_interp interp;
+	struct pp_watch watch;
+	struct pp_status status;
 	pthread_t thread;
-	uint32_t at;
-	bool split, went;
+	bool went;
 };
 
-static uint32_t slot_add(struct pp_program *program, enum pp_slot_class class, uint64_t bytes)
+struct job {
+	struct world world;
+	struct reference *model;
+	const struct pp_program *program;
+	struct rank *ranks;
+	uint32_t count;
+};
+
+/* ---- programs -------------------------------------------------------------------------------- */
+
+/* Each backward becomes its two halves. */
+static void split_backwards(struct world *w)
 {
-	struct pp_rank *rank = &program->rank[0];
-	if (bytes == 0)
-		return PP_NULL;
-	rank->slots =
-	    pp_arena_grow(program->arena, rank->slots, rank->slot_count, rank->slot_count + 1, sizeof *rank->slots);
-	rank->slots[rank->slot_count] = (struct pp_slot){.class = (uint8_t) class, .bytes = bytes, .tensor = PP_NULL};
-	return rank->slot_count++;
+	for (uint32_t rank = 0; rank < w->schedule.ranks; rank++) {
+		struct pp_row *row = &w->schedule.rows[rank], whole = *row;
+		row->actions = PP_NEW_ARRAY(w->arena, struct pp_action, (size_t)2 * whole.count);
+		row->count = 0;
+		for (uint32_t i = 0; i < whole.count; i++) {
+			struct pp_action action = whole.actions[i];
+			bool backward = action.kind == PP_B;
+			action.kind = backward ? PP_I : action.kind;
+			row->actions[row->count++] = action;
+			action.kind = PP_W;
+			if (backward)
+				row->actions[row->count++] = action;
+		}
+	}
 }
 
-static struct slots slots_make(struct pp_program *program)
+static const struct pp_program *program_of(struct world *w, const struct reference *model, const struct cut *cut)
 {
-	struct slots slots;
-	for (uint32_t s = 0; s < STAGES; s++) {
-		const struct pp_stage *stage = &program->stages[s];
-		slots.aux[s] = slot_add(program, PP_SLOT_AUX, stage->aux_bytes);
-		slots.stash[s] = slot_add(program, PP_SLOT_STASH, stage->stash_bytes);
-		slots.extra[s] = slot_add(program, PP_SLOT_EXTRA, stage->extra_bytes);
-		slots.out[s] = slot_add(program, PP_SLOT_OUT, 4ull * stage->out_count);
-		slots.gradient[s] = slot_add(program, PP_SLOT_OUT, 4ull * stage->out_count);
+	static struct pp_hyper hypers[2];
+	struct pp_spec *spec = reference_spec(w->arena, model);
+	for (uint32_t i = 0; i < spec->model.layer_count; i++) {
+		struct pp_layer *layer = &spec->model.layers[i];
+		layer->padded_vocab = cut->padded;
+		layer->recompute = layer->kind == PP_LAYER_BLOCK ? cut->recompute : 0;
 	}
-	uint64_t end = 0;
-	for (uint32_t i = 0; i < program->rank[0].slot_count; i++) {
-		program->rank[0].slots[i].offset = end;
-		end += (program->rank[0].slots[i].bytes + PP_ALIGN - 1) / PP_ALIGN * PP_ALIGN;
-	}
-	program->rank[0].arena_bytes = end;
-	return slots;
+	spec->microbatches = model->shape.microbatches / cut->dp;
+	spec->cluster.nodes = 1;
+	spec->cluster.gpus = cut->pp * cut->tp * cut->dp;
+	spec->parallel.pp = cut->pp;
+	spec->parallel.tp = cut->tp;
+	spec->parallel.sp = cut->sp;
+	spec->parallel.dp = cut->dp;
+	spec->parallel.zero = (uint8_t)cut->zero;
+	spec->train.optimizer = PP_SGD;
+	spec->train.hypers = hypers;
+	spec->train.hyper_count = 2;
+	write_interleaved(w, cut->pp, cut->pp == 1 ? 3 : 2, spec->microbatches);
+	if (cut->split)
+		split_backwards(w);
+	const struct pp_program *program = pp_training_program(w->arena, spec, &w->schedule, w->diag);
+	if (!program)
+		fail_msg("%s", diagnostics(w));
+	return program;
 }
 
 /* ---- a rank's run ---------------------------------------------------------------------------- */
 
-static void link_poll(void *context)
+/* In place of the data source: as that does, microbatches of equal number lie side by side. */
+static void load(const struct rank *rank, const struct pp_instr *instr)
 {
-	pp_transport_loop.poll(((struct rank *)context)->endpoint);
+	const struct reference *model = rank->model;
+	size_t tokens = (size_t)model->shape.microbatch * model->shape.seq;
+	size_t first = tokens * ((size_t)instr->mb * rank->interp.program->dp + rank->interp.coord.dp);
+	int32_t *to = rank->interp.slots[instr->a[0]];
+	if (instr->sub != PP_LOAD_LABELS)
+		memcpy(to, model->ids + first, tokens * sizeof *to);
+	if (instr->sub != PP_LOAD_TOKENS)
+		memcpy(to + (instr->sub == PP_LOAD_BOTH ? tokens : 0), model->labels + first, tokens * sizeof *to);
 }
 
-static uint32_t link_post(void *context, enum pp_collective kind, enum pp_dtype dtype, const void *from, void *to,
-                          uint64_t count)
+/* The stream up to each load, the load, and so on. */
+static bool run_step(struct rank *rank)
 {
-	return pp_transport_loop.post_body(((struct rank *)context)->endpoint, kind, dtype, from, to, count);
-}
-
-static bool link_await(void *context, uint32_t ticket)
-{
-	struct rank *rank = context;
-	enum pp_progress progress;
-	while ((progress = pp_transport_loop.test_body(rank->endpoint, ticket)) == PP_PENDING)
-		sched_yield();
-	return progress == PP_DONE;
-}
-
-static void load(const struct rank *rank, uint32_t mb)
-{
-	size_t tokens = (size_t)rank->model->shape.microbatch * rank->model->shape.seq;
-	for (uint32_t s = 0; s < STAGES; s++) {
-		uint32_t slot = rank->slots->aux[s];
-		int32_t *to = slot == PP_NULL ? NULL : pp_device_cpu.slot(rank->device, slot);
-		if (rank->program->stages[s].loads_tokens) {
-			memcpy(to, rank->model->ids + mb * tokens, tokens * sizeof *to);
-			to += tokens;
-		}
-		if (rank->program->stages[s].loads_labels)
-			memcpy(to, rank->model->labels + mb * tokens, tokens * sizeof *to);
+	const struct pp_stream *stream = &rank->interp.program->programs[0].streams[rank->interp.coord.pp];
+	for (uint32_t first = 0, end; first < stream->count; first = end + 1) {
+		for (end = first; end < stream->count && stream->items[end].op != PP_OP_LOAD; end++)
+			continue;
+		struct pp_stream part = *stream;
+		part.items += first;
+		part.count = end - first;
+		if (!pp_interp_step(&rank->interp, &part, &rank->status))
+			return false;
+		if (end < stream->count)
+			load(rank, &stream->items[end]);
 	}
-}
-
-static bool call(struct rank *rank, uint32_t s, enum pp_phase phase, uint32_t mb)
-{
-	const struct slots *slots = rank->slots;
-	bool forward = phase == PP_PHASE_F, takes = phase == PP_PHASE_B || phase == PP_PHASE_I;
-	struct pp_call one = {
-	    .body = &rank->program->bodies[rank->program->stages[s].body[phase]],
-	    .mb = mb,
-	    .first = mb == 0,
-	    .aux = slots->aux[s],
-	    .stash = slots->stash[s],
-	    .extra = forward ? PP_NULL : slots->extra[s],
-	    .in = forward && s ? slots->out[s - 1] : PP_NULL,
-	    .out = forward ? slots->out[s] : PP_NULL,
-	    .dout = takes ? slots->gradient[s] : PP_NULL,
-	    .din = takes && s ? slots->gradient[s - 1] : PP_NULL,
-	};
-	struct pp_body_link link = {rank, link_poll, link_post, link_await};
-	return pp_device_cpu.call(rank->device, &one, &link);
+	return true;
 }
 
 static void *run(void *argument)
 {
 	struct rank *rank = argument;
-	bool ok = true;
-	for (uint32_t mb = 0; mb < rank->model->shape.microbatches && ok; mb++) {
-		load(rank, mb);
-		for (uint32_t s = 0; s < STAGES && ok; s++)
-			ok = call(rank, s, PP_PHASE_F, mb);
-		for (uint32_t s = STAGES; s-- > 0 && ok;) {
-			if (rank->program->stages[s].recomputes)
-				ok = call(rank, s, PP_PHASE_R, mb);
-			ok = ok && call(rank, s, rank->split ? PP_PHASE_I : PP_PHASE_B, mb);
-			if (rank->split)
-				ok = ok && call(rank, s, PP_PHASE_W, mb);
-		}
-	}
-	rank->went = ok;
+	rank->went = run_step(rank);
+	if (!rank->went)
+		pp_transport_loop.give_up(rank->interp.endpoint, rank->status.text);
 	return NULL;
 }
 
 /* ---- shards ---------------------------------------------------------------------------------- */
 
-/* Where element (row, column) of a rank's share lies in the whole; false: it pads. */
+/* Where element `index` of a rank's share lies in the whole; false: it pads. */
 static bool whole_index(const struct pp_program *program, const struct pp_tensor *tensor, uint32_t rank, size_t index,
                         const struct reference_tensor *whole, size_t *at)
 {
@@ -162,157 +148,158 @@ static bool whole_index(const struct pp_program *program, const struct pp_tensor
 	return row < whole->rows;
 }
 
-static void put_weights(const struct rank *rank, struct reference *model)
+static bool holds(const struct rank *rank, const struct pp_use *use)
 {
-	const struct pp_program *program = rank->program;
-	assert_int_equal(program->tensor_count, model->tensor_count);
+	return rank->interp.program->stages[use->stage].rank == rank->interp.coord.pp;
+}
+
+static void put_weights(const struct rank *rank)
+{
+	const struct pp_program *program = rank->interp.program;
+	assert_int_equal(program->tensor_count, rank->model->tensor_count);
 	for (uint32_t u = 0; u < program->use_count; u++) {
-		const struct pp_tensor *tensor = &program->tensors[program->uses[u].tensor];
-		const struct reference_tensor *from = reference_tensor_named(model, tensor->name);
-		float *to = pp_device_cpu.slot(rank->device, program->uses[u].weight);
-		size_t count = pp_local_elements(program, program->uses[u].tensor), at;
+		const struct pp_use *use = &program->uses[u];
+		const struct pp_tensor *tensor = &program->tensors[use->tensor];
+		const struct reference_tensor *from = reference_tensor_named(rank->model, tensor->name);
+		size_t count = pp_local_elements(program, use->tensor), at;
 		assert_non_null(from);
+		if (!holds(rank, use))
+			continue;
+		float *to = rank->interp.slots[use->weight];
 		for (size_t i = 0; i < count; i++)
-			to[i] = whole_index(program, tensor, rank->at, i, from, &at) ? from->weight[at] : 0;
+			to[i] = whole_index(program, tensor, rank->interp.coord.tp, i, from, &at) ? from->weight[at] : 0;
 	}
 }
 
-/* Uses of a tied tensor are summed in layer order. */
-static void take_gradient(const struct rank *ranks, const struct rank *rank, uint32_t u, struct reference *model)
+/* A rank's part of a tensor's gradient, to where others have put theirs; `seen`: elements that some rank has put. */
+static void take_gradient(const struct rank *rank, const struct pp_use *use, struct reference *model, bool *seen)
 {
-	const struct pp_program *program = rank->program;
-	const struct pp_tensor *tensor = &program->tensors[program->uses[u].tensor];
+	const struct pp_program *program = rank->interp.program;
+	const struct pp_tensor *tensor = &program->tensors[use->tensor];
 	struct reference_tensor *to = reference_tensor_named(model, tensor->name);
-	const float *from = pp_device_cpu.slot(rank->device, program->uses[u].grad),
-	            *first = pp_device_cpu.slot(ranks[0].device, program->uses[u].grad);
-	size_t count = pp_local_elements(program, program->uses[u].tensor), at;
-	bool added = u > 0 && program->uses[u - 1].tensor == program->uses[u].tensor;
-	if (tensor->tp_grad == PP_TP_REPLICATED_EQUAL && rank->at > 0) {
-		assert_memory_equal(from, first, count * sizeof *from);
-		return;
-	}
-	added |= tensor->tp_grad == PP_TP_REPLICATED_PARTIAL && rank->at > 0;
-	for (size_t i = 0; i < count; i++) {
-		if (whole_index(program, tensor, rank->at, i, to, &at))
-			to->gradient[at] = added ? to->gradient[at] + from[i] : from[i];
-		else
+	const float *from = rank->interp.slots[use->grad];
+	size_t count = pp_local_elements(program, use->tensor), shard = pp_shard_elements(program, use->tensor), at,
+	       first = program->zero ? rank->interp.coord.dp * shard : 0;
+	for (size_t i = first; i < count && i < first + shard; i++) {
+		if (!whole_index(program, tensor, rank->interp.coord.tp, i, to, &at)) {
 			assert_true(from[i] == 0); /* of a row that pads */
+			continue;
+		}
+		if (seen[at])
+			assert_memory_equal(&to->gradient[at], &from[i], sizeof *from);
+		to->gradient[at] = from[i];
+		seen[at] = true;
 	}
 }
 
+/* The first use on a rank has the sum of all. */
+static void take_gradients(const struct job *job)
+{
+	const struct pp_program *program = job->program;
+	for (uint32_t t = 0; t < program->tensor_count; t++) {
+		const struct reference_tensor *tensor = reference_tensor_named(job->model, program->tensors[t].name);
+		size_t count = (size_t)tensor->rows * tensor->columns;
+		bool *seen = PP_NEW_ARRAY(job->world.arena, bool, count);
+		for (uint32_t r = 0; r < job->count; r++) {
+			const struct pp_use *use = program->uses, *end = use + program->use_count;
+			while (use < end && (use->tensor != t || !holds(&job->ranks[r], use)))
+				use++;
+			if (use < end)
+				take_gradient(&job->ranks[r], use, job->model, seen);
+		}
+		for (size_t i = 0; i < count; i++)
+			assert_true(seen[i]);
+	}
+}
+
+/* Every rank has the losses of all replicas. */
 static void check_losses(const struct rank *rank)
 {
+	const struct pp_program *program = rank->interp.program;
+	const struct pp_rank *own = &program->rank[rank->interp.coord.pp];
 	const double *losses = NULL;
-	for (uint32_t i = 0; i < rank->program->rank[0].slot_count; i++)
-		if (rank->program->rank[0].slots[i].class == PP_SLOT_LOSSES)
-			losses = pp_device_cpu.slot(rank->device, i);
+	for (uint32_t i = 0; i < own->slot_count; i++)
+		if (own->slots[i].class == PP_SLOT_LOSSES)
+			losses = rank->interp.slots[i];
 	assert_non_null(losses);
-	for (uint32_t m = 0; m < rank->model->shape.microbatches; m++) {
-		assert_true(fabs(losses[2 * m] - rank->model->loss[2 * m]) <= 1e-6 * rank->model->loss[2 * m]);
-		assert_true(losses[2 * m + 1] == rank->model->loss[2 * m + 1]);
+	for (uint32_t m = 0; m < program->microbatches; m++) {
+		double sum = 0, count = 0;
+		for (uint32_t d = 0; d < program->dp; d++) {
+			sum += rank->model->loss[2 * (m * program->dp + d)];
+			count += rank->model->loss[2 * (m * program->dp + d) + 1];
+		}
+		assert_true(fabs(losses[2 * m] - sum) <= 1e-6 * sum);
+		assert_true(losses[2 * m + 1] == count);
 	}
 }
 
 /* ---- models ---------------------------------------------------------------------------------- */
 
-static struct built program_of(const struct reference *model, uint32_t tp, bool sp, uint32_t padded)
+static void open_rank(struct job *job, uint32_t world, struct pp_loop *loop)
 {
-	const struct reference_shape *shape = &model->shape;
-	struct model_size size = {shape->hidden, shape->heads, shape->kv_heads,   shape->layers, shape->ffn,
-	                          shape->vocab,  shape->seq,   shape->microbatch, shape->tied};
-	struct built built = built_of(&size);
-	built.spec->microbatches = shape->microbatches;
-	built.spec->parallel.tp = tp;
-	built.spec->parallel.sp = sp;
-	for (uint32_t i = 0; i < built.spec->model.layer_count; i++) {
-		struct pp_layer *layer = &built.spec->model.layers[i];
-		layer->padded_vocab = padded;
-		layer->window = shape->window;
-		layer->head_dim = shape->head_dim;
-		layer->act = shape->theta ? PP_ACT_SWIGLU : shape->tanh ? PP_ACT_GELU_TANH : PP_ACT_GELU;
-		layer->rms = shape->theta != 0;
-		layer->rope_theta = shape->theta;
-		layer->qk_norm = shape->qk_norm;
-		layer->qkv_bias = reference_tensor_named(model, "block.0.attn.q.bias") != NULL;
-		layer->bias = reference_tensor_named(model, "block.0.attn.o.bias") != NULL;
-	}
-	return built;
+	struct rank *rank = &job->ranks[world];
+	pp_watch_init(&rank->watch, job->program, world, UINT64_C(60000000000));
+	rank->model = job->model;
+	rank->interp = (struct pp_interp){.program = job->program,
+	                                  .world = world,
+	                                  .device_ops = &pp_device_cpu,
+	                                  .transport = &pp_transport_loop,
+	                                  .endpoint = pp_loop_endpoint(loop, world),
+	                                  .watch = &rank->watch,
+	                                  .step = 1};
+	rank->interp.device = pp_device_cpu.create(job->program, pp_grid_coord(job->program, world), &rank->status);
+	assert_non_null(rank->interp.device);
+	assert_true(pp_interp_open(&rank->interp, &rank->status));
+	pp_device_cpu.init(rank->interp.device, 1);
+	put_weights(rank);
 }
 
-static void run_ranks(struct rank *ranks, uint32_t tp)
+static void run_ranks(const struct job *job)
 {
-	for (uint32_t r = 0; r < tp; r++)
-		assert_int_equal(pthread_create(&ranks[r].thread, NULL, run, &ranks[r]), 0);
-	for (uint32_t r = 0; r < tp; r++)
-		pthread_join(ranks[r].thread, NULL);
-	for (uint32_t r = 0; r < tp; r++) {
-		assert_true(ranks[r].went);
-		check_losses(&ranks[r]);
+	for (uint32_t r = 0; r < job->count; r++)
+		assert_int_equal(pthread_create(&job->ranks[r].thread, NULL, run, &job->ranks[r]), 0);
+	for (uint32_t r = 0; r < job->count; r++)
+		pthread_join(job->ranks[r].thread, NULL);
+	for (uint32_t r = 0; r < job->count; r++) {
+		if (!job->ranks[r].went)
+			fail_msg("rank %u: %s", r, job->ranks[r].status.text);
+		check_losses(&job->ranks[r]);
 	}
 }
 
-/* Four heads in place of the file's two: expected is what the kernels put together by hand give, which gradients_float
- * holds to PyTorch. */
-static void expect_four_heads(struct reference *model)
+static struct reference *run_cut(const char *path, const struct cut *cut)
 {
-	double count = 0;
-	model->shape.heads = model->shape.kv_heads = 4;
-	model->shape.head_dim = model->shape.hidden / 4;
-	for (uint32_t m = 0; m < model->shape.microbatches; m++) {
-		reference_microbatch(model, m, m == 0, model->loss + (size_t)2 * m);
-		count += model->loss[2 * m + 1];
-	}
-	for (uint32_t t = 0; t < model->tensor_count; t++)
-		for (size_t i = 0; i < (size_t)model->tensors[t].rows * model->tensors[t].columns; i++)
-			model->tensors[t].expected[i] = (double)model->tensors[t].gradient[i] / count;
-}
-
-static struct reference *run_cut(const char *path, uint32_t tp, bool sp, bool split, uint32_t padded, uint8_t recompute)
-{
-	static const uint32_t first[STAGES] = {0, 1, 3};
-	struct reference *model = reference_read(path);
-	assert_non_null(model);
-	if (model->shape.heads < tp)
-		expect_four_heads(model);
-	struct built built = program_of(model, tp, sp, padded);
-	recompute_blocks(&built, recompute);
-	build_bodies(&built, first, STAGES, 1, split ? SPLIT : FUSED);
-	struct slots slots = slots_make(built.program);
+	struct job job = {.world = make_world(1), .model = reference_read(path)};
+	assert_non_null(job.model);
+	job.program = program_of(&job.world, job.model, cut);
+	job.count = (uint32_t)pp_grid_world(job.program);
+	assert_int_equal(job.count, cut->tp * cut->dp * cut->pp);
+	job.ranks = PP_NEW_ARRAY(job.world.arena, struct rank, job.count);
 	struct pp_status status = {0};
-	struct pp_loop *loop = pp_loop_create(built.program, &(struct pp_transport_options){0}, &status);
+	struct pp_loop *loop = pp_loop_create(job.program, &(struct pp_transport_options){0}, &status);
 	assert_non_null(loop);
-	struct rank ranks[MOST_TP];
-	for (uint32_t r = 0; r < tp; r++) {
-		struct pp_device *device = pp_device_cpu.create(built.program, (struct pp_coord){.tp = r}, &status);
-		assert_non_null(device);
-		ranks[r] = (struct rank){.program = built.program,
-		                         .model = model,
-		                         .slots = &slots,
-		                         .device = device,
-		                         .endpoint = pp_loop_endpoint(loop, r),
-		                         .at = r,
-		                         .split = split};
-		put_weights(&ranks[r], model);
+	for (uint32_t r = 0; r < job.count; r++)
+		open_rank(&job, r, loop);
+	run_ranks(&job);
+	take_gradients(&job);
+	reference_assert_gradients(job.model);
+	for (uint32_t r = 0; r < job.count; r++) {
+		pp_interp_close(&job.ranks[r].interp);
+		pp_device_cpu.destroy(job.ranks[r].interp.device);
 	}
-	run_ranks(ranks, tp);
-	for (uint32_t u = 0; u < built.program->use_count; u++)
-		for (uint32_t r = 0; r < tp; r++)
-			take_gradient(ranks, &ranks[r], u, model);
-	reference_assert_gradients(model);
-	for (uint32_t r = 0; r < tp; r++)
-		pp_device_cpu.destroy(ranks[r].device);
 	pp_loop_destroy(loop);
-	pp_arena_destroy(built.arena);
-	return model;
+	end_world(&job.world);
+	return job.model;
 }
 
 /* Right, and the same bits when blocks compute again. */
-static void check_cut(const char *path, uint32_t tp, bool sp, bool split, uint32_t padded)
+static void check_cut(const char *path, struct cut cut, bool recomputes)
 {
 	static const uint8_t again[] = {PP_RECOMPUTE_FULL, PP_RECOMPUTE_NORM | PP_RECOMPUTE_ACT, PP_RECOMPUTE_ATTENTION};
-	struct reference *model = run_cut(path, tp, sp, split, padded, 0);
-	for (size_t i = 0; i < sizeof again; i++) {
-		struct reference *other = run_cut(path, tp, sp, split, padded, again[i]);
+	struct reference *model = run_cut(path, &cut);
+	for (size_t i = 0; i < sizeof again && recomputes; i++) {
+		cut.recompute = again[i];
+		struct reference *other = run_cut(path, &cut);
 		for (uint32_t t = 0; t < model->tensor_count; t++)
 			assert_memory_equal(other->tensors[t].gradient, model->tensors[t].gradient,
 			                    (size_t)model->tensors[t].rows * model->tensors[t].columns * sizeof(float));
@@ -321,12 +308,24 @@ static void check_cut(const char *path, uint32_t tp, bool sp, bool split, uint32
 	reference_free(model);
 }
 
-/* tp = 2 and 4: two key/value heads then serve two ranks each. */
+static void check_replicas(const char *path, struct cut cut)
+{
+	static const struct pp_parallel replicas[] = {{.dp = 1}, {.dp = 2}, {.dp = 2, .zero = 1}};
+	for (size_t i = 0; i < sizeof replicas / sizeof *replicas; i++)
+		for (cut.pp = 1; cut.pp <= 2; cut.pp++) {
+			cut.dp = replicas[i].dp;
+			cut.zero = replicas[i].zero;
+			check_cut(path, cut, cut.dp == 1 && cut.pp == 1);
+		}
+}
+
+/* tp = 4: two key/value heads then serve two ranks each. */
 static void check(const char *path)
 {
-	for (uint32_t tp = 2; tp <= MOST_TP; tp *= 2)
-		for (unsigned variant = 0; variant < 4; variant++)
-			check_cut(path, tp, variant & 1, variant & 2, variant == 3 ? 48 : 32);
+	for (uint32_t tp = 1; tp <= 4; tp *= 2)
+		for (unsigned sp = 0; sp <= (tp > 1); sp++)
+			for (unsigned split = 0; split < 2; split++)
+				check_replicas(path, (struct cut){.tp = tp, .sp = sp, .split = split, .padded = sp && split ? 48 : 32});
 }
 
 static void tied_tanh(void **state)
