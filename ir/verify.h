@@ -15,7 +15,7 @@
  *       updates own shards only, and gathers the weights before the step ends
  *   V9  planned peak within capacity - reserve, and no more than the slots need V10 bodies: operand ranges,
  * dtypes, shapes and R/P/S types, within a stage, across boundaries and against `train`; what runs has a body,
- * parameters are read, gradients written. Not that a backward is the derivative of its forward: tests/numerics holds
+ * parameters are read, gradients written; what is recomputed is made as the forward made it. Not that a backward is the derivative of its forward: tests/numerics holds
  * the builder to that
  *
  * One pass, O(instructions), plus one run per further layout only when the blocking proof fails. */

@@ -352,7 +352,8 @@ static bool stage_check(struct pp_body_verifier *v, uint32_t s)
 		return false;
 	if (bodies[PP_PHASE_R]) {
 		left = pp_values_kept(v->arena, &left);
-		if (!body_check(v, bodies[PP_PHASE_R], &left))
+		if (!body_check(v, bodies[PP_PHASE_R], &left) ||
+		    (bodies[PP_PHASE_F] && !pp_body_remat_check(v, bodies[PP_PHASE_R], bodies[PP_PHASE_F])))
 			return false;
 	}
 	if (bodies[PP_PHASE_B]) {

@@ -110,6 +110,11 @@ bool pp_flights_step(const struct pp_body_check *check, struct pp_flights *fligh
 /* Whether none is left at the end of the body. */
 bool pp_flights_landed(const struct pp_body_check *check, const struct pp_flights *flights);
 
+/* ---- recompute (body_remat.c) ----------------------------------------------------------------- */
+
+/* Body R of a stage makes its values as body F did. */
+bool pp_body_remat_check(const struct pp_body_verifier *v, const struct pp_body *remat, const struct pp_body *forward);
+
 /* ---- between stages (body_boundary.c) -------------------------------------------------------- */
 
 /* Remember what the body leaves for the neighbour stage. */
