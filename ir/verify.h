@@ -13,10 +13,10 @@
  *       parts and over dp; scaled once, norm after all reductions and before every update; copies are updated alike,
  *       bit for bit; all ranks learn whether a step counts. A sharded optimizer scatters each gradient, reads and
  *       updates own shards only, and gathers the weights before the step ends
- *   V9  planned peak within capacity - reserve, and no more than the slots need V10 bodies: operand ranges,
- * dtypes, shapes and R/P/S types, within a stage, across boundaries and against `train`; what runs has a body,
- * parameters are read, gradients written; what is recomputed is made as the forward made it. Not that a backward is the derivative of its forward: tests/numerics holds
- * the builder to that
+ *   V9  planned peak within capacity - reserve, and no more than the slots need
+ *   V10 bodies: operand ranges, dtypes, shapes and R/P/S types, within a stage, across boundaries and against `train`;
+ *       what runs has a body, parameters are read, gradients written; what is recomputed is made as the forward made
+ *       it. Not that a backward is the derivative of its forward: tests/numerics holds the builder to that
  *
  * One pass, O(instructions), plus one run per further layout only when the blocking proof fails. */
 #ifndef PP_VERIFY_H

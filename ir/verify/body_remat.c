@@ -4,8 +4,7 @@
  * together. Waits for collectives may stand elsewhere.
  *
  * requires: bodies F and R of one stage that pass on their own.
- * ensures:  R makes each of its values by the instructions that made it in F, out of what it made before and of what F
- *           has left in the stash. */
+ * ensures:  values that R makes have the bits that they had in F. */
 #include "body.h"
 
 #include <inttypes.h>
@@ -57,58 +56,96 @@ static bool same_instr(const struct pp_body *remat, const struct pp_body_instr *
 	return true;
 }
 
-/* What R writes, sorted. */
-static const char **names_made(const struct pp_body_verifier *v, const struct pp_body *remat, uint32_t *count)
+/* What R reads, or what it writes: sorted. */
+struct names {
+	const char **items;
+	bool *used; /* by an instruction that R repeats */
+	uint32_t count;
+};
+
+static struct names names_of(const struct pp_body_verifier *v, const struct pp_body *remat, bool written)
 {
-	const char **names =
-	    pp_arena_alloc(v->arena, (size_t)remat->count * PP_BODY_OPERANDS_MAX + 1, sizeof(const char *));
-	*count = 0;
+	size_t most = (size_t)remat->count * PP_BODY_OPERANDS_MAX + 1;
+	struct names names = {.items = pp_arena_alloc(v->arena, most, sizeof *names.items),
+	                      .used = PP_NEW_ARRAY(v->arena, bool, most)};
 	for (uint32_t at = next_loud(remat, 0); at < remat->count; at = next_loud(remat, at + 1)) {
-		struct pp_body_op_info info = pp_body_op_info((enum pp_body_op)remat->items[at].op);
-		for (unsigned i = info.input_count; i < (unsigned)info.input_count + info.output_count; i++)
-			if (remat->items[at].operand[i] != PP_NULL)
-				names[(*count)++] = remat->regs[remat->items[at].operand[i]].name;
+		const struct pp_body_instr *instr = &remat->items[at];
+		struct pp_body_op_info info = pp_body_op_info((enum pp_body_op)instr->op);
+		unsigned from = written ? info.input_count : 0, count = written ? info.output_count : info.input_count;
+		for (unsigned i = from; i < from + count; i++)
+			if (instr->operand[i] != PP_NULL)
+				names.items[names.count++] = remat->regs[instr->operand[i]].name;
 	}
-	if (*count)
-		qsort(names, *count, sizeof *names, by_text);
+	if (names.count == 0)
+		return names;
+	qsort(names.items, names.count, sizeof *names.items, by_text);
+	uint32_t kept = 1;
+	for (uint32_t i = 1; i < names.count; i++)
+		if (strcmp(names.items[i], names.items[kept - 1]) != 0)
+			names.items[kept++] = names.items[i];
+	names.count = kept;
 	return names;
 }
 
-/* The output of the forward's instruction that is among the names, or NULL. */
-static const char *made_again(const struct pp_body *forward, const struct pp_body_instr *made, const char **names,
-                              uint32_t count)
+/* The place of a name, or PP_NULL. */
+static uint32_t name_find(const struct names *names, const char *name)
 {
+	const char **found =
+	    names->count ? bsearch(&name, names->items, names->count, sizeof *names->items, by_text) : NULL;
+	return found ? (uint32_t)(found - names->items) : PP_NULL;
+}
+
+static void note_reads(struct names *reads, const struct pp_body *forward, const struct pp_body_instr *made)
+{
+	unsigned count = pp_body_op_info((enum pp_body_op)made->op).input_count;
+	for (unsigned i = 0; i < count; i++) {
+		uint32_t name = made->operand[i] == PP_NULL ? PP_NULL : name_find(reads, forward->regs[made->operand[i]].name);
+		if (name != PP_NULL)
+			reads->used[name] = true;
+	}
+}
+
+/* An instruction of the forward that R does not repeat makes nothing that R makes, and changes nothing that an
+ * instruction has read which R repeats. */
+static bool may_stay_out(const struct pp_body_check *check, const struct pp_body *forward, uint32_t f,
+                         const struct names *writes, const struct names *reads)
+{
+	const struct pp_body_instr *made = &forward->items[f];
 	struct pp_body_op_info info = pp_body_op_info((enum pp_body_op)made->op);
 	for (unsigned i = info.input_count; i < (unsigned)info.input_count + info.output_count; i++) {
-		const char *name = made->operand[i] == PP_NULL ? NULL : forward->regs[made->operand[i]].name;
-		if (name && count && bsearch(&name, names, count, sizeof *names, by_text))
-			return name;
+		if (made->operand[i] == PP_NULL)
+			continue;
+		const char *name = forward->regs[made->operand[i]].name;
+		uint32_t read = name_find(reads, name);
+		if (name_find(writes, name) == PP_NULL && (read == PP_NULL || !reads->used[read]))
+			continue;
+		if (name_find(writes, name) == PP_NULL)
+			pp_body_complain_whole(
+			    check, "reads %s, which instruction %" PRIu32 " of the forward, `%s`, changes after it was used there",
+			    name, f, info.mnemonic);
+		else if (check->at < check->body->count)
+			pp_body_complain(check, "stands where the forward makes %s by its instruction %" PRIu32 ", `%s`", name, f,
+			                 info.mnemonic);
+		else
+			pp_body_complain_whole(check, "makes %s again without instruction %" PRIu32 " of the forward, `%s`", name,
+			                       f, info.mnemonic);
+		return false;
 	}
-	return NULL;
+	return true;
 }
 
 bool pp_body_remat_check(const struct pp_body_verifier *v, const struct pp_body *remat, const struct pp_body *forward)
 {
 	struct pp_body_check check = {.program = v->program, .body = remat, .diag = v->diag, .at = next_loud(remat, 0)};
-	uint32_t count;
-	const char **names = names_made(v, remat, &count);
+	struct names writes = names_of(v, remat, true), reads = names_of(v, remat, false);
 	for (uint32_t f = next_loud(forward, 0); f < forward->count; f = next_loud(forward, f + 1)) {
 		const struct pp_body_instr *made = &forward->items[f];
 		if (check.at < remat->count && same_instr(remat, &remat->items[check.at], forward, made)) {
+			note_reads(&reads, forward, made);
 			check.at = next_loud(remat, check.at + 1);
-			continue;
+		} else if (!may_stay_out(&check, forward, f, &writes, &reads)) {
+			return false;
 		}
-		const char *name = made_again(forward, made, names, count);
-		if (!name)
-			continue;
-		const char *mnemonic = pp_body_op_info((enum pp_body_op)made->op).mnemonic;
-		if (check.at < remat->count)
-			pp_body_complain(&check, "stands where the forward makes %s by its instruction %" PRIu32 ", `%s`", name, f,
-			                 mnemonic);
-		else
-			pp_body_complain_whole(&check, "makes %s again without instruction %" PRIu32 " of the forward, `%s`", name,
-			                       f, mnemonic);
-		return false;
 	}
 	if (check.at == remat->count)
 		return true;

@@ -113,7 +113,8 @@ static inline void assert_none_can_be_dropped(struct built (*make)(void), uint32
 				in_place &= instr->op != PP_BODY_XENT && instr->op != PP_BODY_XENT_SHARD &&  /* the loss, */
 				            instr->op != PP_BODY_SWIGLU_DX && instr->op != PP_BODY_ADD_BIAS; /* dup, bias are missed */
 				if (in_place)
-					in_place = !made_again(&built, stage, (enum pp_phase)phase, instr, instr->operand[info.input_count]);
+					in_place =
+					    !made_again(&built, stage, (enum pp_phase)phase, instr, instr->operand[info.input_count]);
 				drop(&built, stage, (enum pp_phase)phase, at);
 				char *text = messages_of(built.program);
 				assert_int_equal(text[0] == '\0', in_place);
