@@ -186,7 +186,7 @@ static void parts(const struct pp_layer *layer, const struct pp_shape *shape, st
 /* ---- work ------------------------------------------------------------------------------------ */
 
 /* F = G + C, I = G + 2C, W = G with G = 2T(h(q+2w) + q*h + 2*h*f, gated 3*h*f), C = 4*T*s*q, attention counted in full
- * (cost model 1.2). */
+ * (cost model 1.2). Ranks that share key/value heads all project onto all of them; the model does it once. */
 static void count_flops(const struct pp_layer *layer, const struct pp_shape *shape, struct pp_layer_counts *counts)
 {
 	uint64_t query = pp_local_query(layer, shape), key = pp_projected_key(layer, shape);
@@ -199,6 +199,10 @@ static void count_flops(const struct pp_layer *layer, const struct pp_shape *sha
 	counts->matmul_flops[PP_PHASE_W] = linear;
 	counts->attention_flops[PP_PHASE_F] = attention;
 	counts->attention_flops[PP_PHASE_I] = pp_times(2, attention);
+	uint64_t shared = pp_times(pp_times(4, shape->tokens), pp_times(layer->hidden, key)); /* to k and v */
+	uint64_t repeated = pp_shares_heads(layer, shape) ? shared - shared / shape->tp : 0;
+	counts->repeated_flops[PP_PHASE_F] = counts->repeated_flops[PP_PHASE_I] = counts->repeated_flops[PP_PHASE_W] =
+	    repeated;
 }
 
 /* R: what F does again for the parts that are not kept. All of it is F without its last linear layer and sum, whose
@@ -208,9 +212,11 @@ static void count_recompute(const struct pp_layer *layer, const struct pp_shape 
 {
 	uint64_t *bytes = &counts->memory_bytes[PP_PHASE_R], ffn = pp_local_ffn(layer, shape);
 	bool all = layer->recompute & PP_RECOMPUTE_LINEAR;
-	if (all)
+	if (all) {
 		counts->matmul_flops[PP_PHASE_R] =
 		    counts->matmul_flops[PP_PHASE_F] - pp_times(pp_times(2, shape->tokens), pp_times(layer->hidden, ffn));
+		counts->repeated_flops[PP_PHASE_R] = counts->repeated_flops[PP_PHASE_F];
+	}
 	if (layer->recompute & PP_RECOMPUTE_ATTENTION)
 		counts->attention_flops[PP_PHASE_R] = counts->attention_flops[PP_PHASE_F];
 	if (all)

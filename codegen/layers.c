@@ -157,6 +157,7 @@ void pp_layer_count(const struct pp_layer *layer, const struct pp_spec *spec, st
 	pp_kinds[layer->kind]->count(layer, &shape, counts);
 	sum_backward(counts->matmul_flops);
 	sum_backward(counts->attention_flops);
+	sum_backward(counts->repeated_flops);
 	sum_backward(counts->memory_bytes);
 	sum_backward(counts->fixed_ns);
 }

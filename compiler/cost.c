@@ -149,8 +149,7 @@ static void stage_sum(const struct pp_spec *spec, struct pp_stages *stages, stru
 		item->split_bytes = pp_plus(item->split_bytes, counts->split_bytes);
 		for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++) {
 			item->ticks[phase] = pp_plus(item->ticks[phase], stages->layer_ticks[i][phase]);
-			uint64_t flops = pp_plus(counts->matmul_flops[phase], counts->attention_flops[phase]);
-			item->flops[phase] = pp_plus(item->flops[phase], flops);
+			item->flops[phase] = pp_plus(item->flops[phase], pp_layer_flops(counts, phase));
 		}
 	}
 }

@@ -36,8 +36,7 @@ static uint64_t stage_flops(const struct pp_stages *stages, const struct pp_prof
 {
 	uint64_t flops = 0;
 	for (uint32_t i = stage->first_layer; i < stage->first_layer + stage->layer_count; i++)
-		flops =
-		    pp_plus(flops, pp_plus(stages->layers[i].matmul_flops[phase], stages->layers[i].attention_flops[phase]));
+		flops = pp_plus(flops, pp_layer_flops(&stages->layers[i], phase));
 	return flops;
 }
 

@@ -309,25 +309,35 @@ static uint64_t needed_with(struct pp_arena *arena, const struct pp_spec *spec, 
 	return pp_plus(rank_bytes[worst], headroom ? headroom[worst] : 0);
 }
 
-/* What recompute would do about it: said where activations are most of the memory, or where it suffices. */
+/* How much of what the blocks can compute again they do. */
+enum again { NONE_AGAIN, SOME_AGAIN, ALL_AGAIN };
+
+static enum again recompute_of(const struct pp_model *model)
+{
+	unsigned any = 0, all = PP_RECOMPUTE_FULL;
+	for (uint32_t i = 0; i < model->layer_count; i++) {
+		any |= model->layers[i].recompute;
+		if (model->layers[i].kind == PP_LAYER_BLOCK)
+			all &= model->layers[i].recompute;
+	}
+	return all == PP_RECOMPUTE_FULL ? ALL_AGAIN : any ? SOME_AGAIN : NONE_AGAIN;
+}
+
+/* What more recompute would do about it: said where it suffices, or, if there is none yet, where activations are most
+ * of the memory. */
 static void help_recompute(struct pp_message *message, struct pp_arena *arena, const struct pp_spec *spec,
-                           const struct pp_schedule *schedule, uint32_t *first, const uint64_t *headroom, bool mostly)
+                           const struct pp_schedule *schedule, uint32_t *first, const uint64_t *headroom,
+                           enum again now, bool mostly)
 {
 	bool cheap_fits, full_fits;
 	uint64_t cheap =
 	    needed_with(arena, spec, schedule, PP_RECOMPUTE_NORM | PP_RECOMPUTE_ACT, first, headroom, &cheap_fits);
 	uint64_t full = needed_with(arena, spec, schedule, PP_RECOMPUTE_FULL, first, headroom, &full_fits);
-	if (full_fits || mostly)
+	if (now == SOME_AGAIN && full_fits)
+		pp_help(message, "`recompute = full` -> %s, which fits", bytes_text(arena, full));
+	else if (now == NONE_AGAIN && (full_fits || mostly))
 		pp_help(message, "`recompute = [norm, act]` -> %s%s | `recompute = full` -> %s%s", bytes_text(arena, cheap),
 		        cheap_fits ? ", which fits" : "", bytes_text(arena, full), full_fits ? ", which fits" : "");
-}
-
-static bool recomputes(const struct pp_model *model)
-{
-	for (uint32_t i = 0; i < model->layer_count; i++)
-		if (model->layers[i].recompute)
-			return true;
-	return false;
 }
 
 /* No split fits: name the rank that is most over in the best one, and what fills it. */
@@ -346,8 +356,9 @@ static void report_memory(struct pp_arena *arena, const struct pp_spec *spec, co
 	pp_note(m, "%s, activations in flight %s%s%s%s", states_text(arena, spec, stages, problem, first, worst),
 	        bytes_text(arena, worst_stash), largest_text(arena, spec, problem, first, worst, worst_stash),
 	        buffers ? ", message buffers and workspace " : "", buffers ? bytes_text(arena, buffers) : "");
-	if (spec->model.trains && !recomputes(&spec->model))
-		help_recompute(m, arena, spec, schedule, first, headroom, worst_stash > worst_fixed);
+	enum again now = recompute_of(&spec->model);
+	if (spec->model.trains && now != ALL_AGAIN)
+		help_recompute(m, arena, spec, schedule, first, headroom, now, worst_stash > worst_fixed);
 	const char *memory = "gpu { memory = … } in `cluster` is the capacity of a device";
 	if (worst_stash > worst_fixed && spec->model.trains)
 		pp_help(m, "fewer microbatches in flight (another schedule), or a smaller microbatch or seq; %s", memory);

@@ -8,6 +8,7 @@
 
 #include "codegen/plan_memory.h"
 #include "ir/file.h"
+#include "ir/grid.h"
 #include "ir/image.h"
 #include "ir/options.h"
 #include "ir/program_file.h"
@@ -408,8 +409,12 @@ static void print_verified(const char *path, const struct pp_program *program, c
 			instructions += program->programs[i].streams[r].count;
 	printf("%s: ", path);
 	pp_proof_print(stdout, stamp);
-	printf("; %" PRIu64 " instructions on %u rank%s; bits: ", instructions, program->ranks,
-	       program->ranks == 1 ? "" : "s");
+	uint64_t world = pp_grid_world(program);
+	printf("; %" PRIu64 " instructions on %u %srank%s", instructions, program->ranks,
+	       world == program->ranks ? "" : "pipeline ", program->ranks == 1 ? "" : "s");
+	if (world != program->ranks)
+		printf(" (%" PRIu64 " ranks = tp %u x pp %u x dp %u)", world, program->tp, program->ranks, program->dp);
+	fputs("; bits: ", stdout);
 	if (stamp->bits_fixed)
 		puts("fixed");
 	else

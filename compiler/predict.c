@@ -361,7 +361,7 @@ static void add_traffic(struct predicting *p)
 
 /* ---- work ------------------------------------------------------------------------------------ */
 
-/* Of the model's own operations, or of those that are done again. */
+/* Of the model's own operations, or of those that are done again; of a whole replica. */
 static double flops_of_step(const struct predicting *p, bool again)
 {
 	double flops = 0;
@@ -371,7 +371,7 @@ static double flops_of_step(const struct predicting *p, bool again)
 			if (pp_is_compute(instr) && (instr->op == PP_OP_REMAT) == again)
 				flops += (double)p->program->stages[instr->stage].flops[pp_phase_of(instr)];
 		}
-	return flops;
+	return flops * p->program->tp;
 }
 
 /* What is computed again is work of the devices, none of the model's. */
@@ -383,15 +383,16 @@ static void add_recomputed(struct predicting *p, double flops, double capacity)
 		                        .name = "recomputed operations",
 		                        .unit = PP_TERM_FLOP,
 		                        .value = again,
-		                        .formula = "m x sum(R), what is not kept but made again",
-		                        .inputs = pp_arena_printf(p->arena, "m = %u", p->program->microbatches),
+		                        .formula = "tp x m x sum(R), what is not kept but made again",
+		                        .inputs = pp_arena_printf(p->arena, "tp = %u, m = %u; of a replica", p->program->tp,
+		                                                  p->program->microbatches),
 		                        .source = "docs/memory.md"});
 	if (again > 0 && capacity > 0)
 		add(p, (struct pp_term){.group = "work",
 		                        .name = "hardware flops utilisation",
 		                        .unit = PP_TERM_SHARE,
 		                        .value = (flops + again) / capacity,
-		                        .formula = "all operations / (step x pp x peak)",
+		                        .formula = "both operations / (step x tp x pp x peak)",
 		                        .inputs = "",
 		                        .source = "Korthikanti et al. 2022"});
 }
@@ -400,24 +401,24 @@ static void add_work(struct predicting *p)
 {
 	const struct pp_program *program = p->program;
 	double step = (double)(p->sim->makespan + p->sim->tail) * 1e-9, flops = flops_of_step(p, false);
-	double peak = (double)program->cost.peak_flops * program->ranks;
+	double peak = (double)program->cost.peak_flops * program->ranks * program->tp;
 	double tokens = (double)program->train.microbatch * program->train.seq * program->microbatches *
 	                pp_grid_extent(program, PP_AXIS_DP);
 	if (flops > 0)
-		add(p, (struct pp_term){
-		           .group = "work",
-		           .name = "model operations of a step",
-		           .unit = PP_TERM_FLOP,
-		           .value = flops,
-		           .formula = "m x sum(F + B), attention counted in full",
-		           .inputs = pp_arena_printf(p->arena, "m = %u; per coordinate of tp and dp", program->microbatches),
-		           .source = "Korthikanti et al. 2022"});
+		add(p, (struct pp_term){.group = "work",
+		                        .name = "model operations of a step",
+		                        .unit = PP_TERM_FLOP,
+		                        .value = flops,
+		                        .formula = "tp x m x sum(F + B), attention counted in full",
+		                        .inputs = pp_arena_printf(p->arena, "tp = %u, m = %u; of a replica", program->tp,
+		                                                  program->microbatches),
+		                        .source = "Korthikanti et al. 2022"});
 	if (flops > 0 && step > 0 && peak > 0)
 		add(p, (struct pp_term){.group = "work",
 		                        .name = "model flops utilisation",
 		                        .unit = PP_TERM_SHARE,
 		                        .value = flops / (step * peak),
-		                        .formula = "operations / (step x pp x peak)",
+		                        .formula = "operations / (step x tp x pp x peak)",
 		                        .inputs = pp_arena_printf(p->arena, "peak %s",
 		                                                  pp_show_rate(p->arena, program->cost.peak_flops, "flop/s")),
 		                        .source = "Korthikanti et al. 2022"});

@@ -2,6 +2,7 @@
 #include "predict.h"
 
 #include "measured.h"
+#include "summary.h"
 
 #include "ir/figures.h"
 #include "ir/json.h"
@@ -57,6 +58,12 @@ static unsigned shown_count(const struct pp_unit *unit)
 	return sizeof shown_phases - 1;
 }
 
+/* Weights of a layer on one rank: its share over tp, with the rows and elements that pad it. */
+static uint64_t kept_params(const struct pp_unit *unit, const struct pp_layer_counts *counts)
+{
+	return pp_times(counts->shard_params, pp_spec_shards(&unit->resolved.spec));
+}
+
 static uint64_t flops_of(const struct pp_unit *unit, uint32_t layer, unsigned phase)
 {
 	return unit->stages.layers[layer].matmul_flops[phase] + unit->stages.layers[layer].attention_flops[phase];
@@ -91,7 +98,7 @@ static void print_layers(const struct pp_unit *unit, FILE *out)
 		const struct pp_layer_counts *counts = &unit->stages.layers[prices[i].at];
 		pp_table_cell(&table, prices[i].layer->name);
 		pp_table_cell_uint(&table, prices[i].count);
-		pp_table_cell_uint(&table, counts->params);
+		pp_table_cell_uint(&table, kept_params(unit, counts));
 		for (unsigned k = 0; k < shown; k++)
 			pp_table_cell_uint(&table, flops_of(unit, prices[i].at, shown_phases[k]));
 		pp_table_cell_uint(&table, counts->memory_bytes[PP_PHASE_F]);
@@ -100,7 +107,7 @@ static void print_layers(const struct pp_unit *unit, FILE *out)
 			    &table,
 			    pp_arena_printf(arena, "%.3f", (double)unit->stages.layer_ticks[prices[i].at][shown_phases[k]] / 1000));
 	}
-	fprintf(out, "layers, of one microbatch; times: %s\n", formula(unit));
+	fprintf(out, "layers, of one microbatch on one rank, params as it keeps them; times: %s\n", formula(unit));
 	pp_table_print(&table, out);
 }
 
@@ -108,12 +115,13 @@ static void json_layers(const struct pp_unit *unit, struct pp_json *json)
 {
 	struct price prices[MOST_PRICES];
 	uint32_t count = list_prices(unit, prices, MOST_PRICES);
+	pp_json_string(json, "layers_of", "one microbatch on one rank");
 	pp_json_open_array(json, "layers");
 	for (uint32_t i = 0; i < count; i++) {
 		pp_json_open_object(json, NULL);
 		pp_json_string(json, "layer", prices[i].layer->name);
 		pp_json_uint(json, "count", prices[i].count);
-		pp_json_uint(json, "params", unit->stages.layers[prices[i].at].params);
+		pp_json_uint(json, "params", kept_params(unit, &unit->stages.layers[prices[i].at]));
 		for (unsigned k = 0; k < shown_count(unit); k++) {
 			pp_json_open_object(json, pp_phase_name[shown_phases[k]]);
 			pp_json_uint(json, "flop", flops_of(unit, prices[i].at, shown_phases[k]));
@@ -215,10 +223,11 @@ static void print_text(const struct pp_unit *unit, const struct pp_sim *sim, con
 {
 	const struct pp_program *program = unit->program;
 	uint64_t devices = (uint64_t)program->ranks * program->tp * program->dp;
-	fprintf(out, "%s: %" PRIu64 " rank%s = tp %u x pp %u x dp %u, %u stage%s, m = %u, %s\n", unit->source->name,
-	        devices, devices == 1 ? "" : "s", program->tp, program->ranks, program->dp, program->stage_count,
-	        program->stage_count == 1 ? "" : "s", program->microbatches,
-	        program->schedule_name ? program->schedule_name : "rows");
+	fprintf(out, "%s: %" PRIu64 " rank%s = tp %u x pp %u x dp %u", unit->source->name, devices, devices == 1 ? "" : "s",
+	        program->tp, program->ranks, program->dp);
+	pp_summary_idle(unit, out);
+	fprintf(out, ", %u stage%s, m = %u, %s\n", program->stage_count, program->stage_count == 1 ? "" : "s",
+	        program->microbatches, program->schedule_name ? program->schedule_name : "rows");
 	print_costs(unit, transport, out);
 	fputc('\n', out);
 	print_layers(unit, out);
@@ -237,6 +246,8 @@ static void print_json(const struct pp_unit *unit, const struct pp_sim *sim, con
 	pp_json_uint(&json, "tp", program->tp);
 	pp_json_uint(&json, "pp", program->ranks);
 	pp_json_uint(&json, "dp", program->dp);
+	if (pp_spec_idle_gpus(&unit->resolved.spec))
+		pp_json_uint(&json, "idle_gpus", pp_spec_idle_gpus(&unit->resolved.spec));
 	pp_json_uint(&json, "stages", program->stage_count);
 	pp_json_uint(&json, "microbatches", program->microbatches);
 	if (program->schedule_name)

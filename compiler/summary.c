@@ -4,6 +4,7 @@
 #include "ir/figures.h"
 #include "ir/json.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 static uint32_t fullest_rank(const struct pp_program *program)
@@ -32,6 +33,13 @@ static const char *shown(const char *output)
 	return strcmp(output, "-") == 0 ? "<stdout>" : output;
 }
 
+void pp_summary_idle(const struct pp_unit *unit, FILE *out)
+{
+	uint64_t idle = pp_spec_idle_gpus(&unit->resolved.spec);
+	if (idle)
+		fprintf(out, " (%" PRIu64 " of %" PRIu64 " GPUs idle)", idle, pp_spec_gpus(&unit->resolved.spec));
+}
+
 static void print_text(const struct pp_unit *unit, const char *output, FILE *out)
 {
 	const struct pp_program *program = unit->program;
@@ -39,8 +47,10 @@ static void print_text(const struct pp_unit *unit, const char *output, FILE *out
 	fputs(unit->source->name, out);
 	if (output)
 		fprintf(out, " -> %s", shown(output));
-	fprintf(out, ": %u rank%s = tp %u x pp %u x dp %u, %u stage%s, m = %u", devices, devices == 1 ? "" : "s",
-	        program->tp, program->ranks, program->dp, program->stage_count, program->stage_count == 1 ? "" : "s",
+	fprintf(out, ": %u rank%s = tp %u x pp %u x dp %u", devices, devices == 1 ? "" : "s", program->tp, program->ranks,
+	        program->dp);
+	pp_summary_idle(unit, out);
+	fprintf(out, ", %u stage%s, m = %u", program->stage_count, program->stage_count == 1 ? "" : "s",
 	        program->microbatches);
 	if (program->schedule_name)
 		fprintf(out, ", %s", program->schedule_name);
@@ -63,6 +73,8 @@ static void print_json(const struct pp_unit *unit, const char *output, FILE *out
 	pp_json_uint(&json, "tp", program->tp);
 	pp_json_uint(&json, "pp", program->ranks);
 	pp_json_uint(&json, "dp", program->dp);
+	if (pp_spec_idle_gpus(&unit->resolved.spec))
+		pp_json_uint(&json, "idle_gpus", pp_spec_idle_gpus(&unit->resolved.spec));
 	pp_json_uint(&json, "stages", program->stage_count);
 	pp_json_uint(&json, "microbatches", program->microbatches);
 	if (program->schedule_name)

@@ -305,7 +305,10 @@ static bool reserved(struct pp_parse *parse, struct pp_span span, const char *fo
 		return false;
 	struct pp_message *message = pp_error(parse->diag, "E0001", span, "unexpected reserved word %s; expected %s", found,
 	                                      phrase(parse, expected));
-	pp_help(message, "%s is a reserved word; choose another name", found);
+	if (parse->innermost.kind == '(' && strcmp(found, "`layer`") == 0)
+		pp_help(message, "did you mean `layers`? %s is a reserved word", found);
+	else
+		pp_help(message, "%s is a reserved word; choose another name", found);
 	return true;
 }
 

@@ -143,6 +143,18 @@ static inline uint32_t pp_spec_shards(const struct pp_spec *spec)
 	return spec->parallel.zero ? spec->parallel.dp : 1;
 }
 
+static inline uint64_t pp_spec_gpus(const struct pp_spec *spec)
+{
+	return (uint64_t)spec->cluster.nodes * spec->cluster.gpus;
+}
+
+/* GPUs of the cluster that no rank runs on; 0 where no cluster is given. */
+static inline uint64_t pp_spec_idle_gpus(const struct pp_spec *spec)
+{
+	uint64_t ranks = (uint64_t)spec->parallel.tp * spec->parallel.pp * spec->parallel.dp;
+	return pp_spec_gpus(spec) > ranks ? pp_spec_gpus(spec) - ranks : 0;
+}
+
 /* Canonical text: `pipec build --emit=spec`. Every value, in base units. */
 void pp_spec_print(const struct pp_spec *spec, FILE *out);
 

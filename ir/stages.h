@@ -3,6 +3,7 @@
 #ifndef PP_STAGES_H
 #define PP_STAGES_H
 
+#include "capped.h"
 #include "spec.h"
 
 /* Exact counts of one layer for one microbatch on one tensor-parallel rank. Phases: F, I, W, R (B = I + W). */
@@ -13,6 +14,9 @@ struct pp_layer_counts {
 	uint64_t params, shard_params;
 	uint64_t matmul_flops[PP_PHASE_COUNT]; /* of linears */
 	uint64_t attention_flops[PP_PHASE_COUNT];
+	/* Of the two, what the model needs once and several tensor-parallel ranks do: time, but none of the model's work.
+	 */
+	uint64_t repeated_flops[PP_PHASE_COUNT];
 	uint64_t memory_bytes[PP_PHASE_COUNT]; /* traffic of the memory-bound ops */
 	uint64_t stash_bytes;                  /* kept from F to backward */
 	uint64_t extra_bytes;                  /* made again, from R to the end of backward */
@@ -21,6 +25,12 @@ struct pp_layer_counts {
 	uint64_t output_bytes;                 /* boundary message after this layer */
 	uint64_t fixed_ns[PP_PHASE_COUNT];     /* custom layers with given times */
 };
+
+/* A rank's share of the model's own operations: those of all tensor-parallel ranks together count each once. */
+static inline uint64_t pp_layer_flops(const struct pp_layer_counts *counts, unsigned phase)
+{
+	return pp_plus(counts->matmul_flops[phase], counts->attention_flops[phase]) - counts->repeated_flops[phase];
+}
 
 struct pp_stage_plan {
 	uint32_t first_layer, layer_count, rank;
@@ -31,7 +41,7 @@ struct pp_stage_plan {
 	uint64_t extra_bytes;           /* made again, per microbatch in its backward */
 	uint64_t split_bytes;           /* per microbatch between I and W */
 	uint64_t ticks[PP_PHASE_COUNT]; /* F, B = I + W, I, W, R in ns */
-	uint64_t flops[PP_PHASE_COUNT]; /* attention counted in full; those of R are none of the model's */
+	uint64_t flops[PP_PHASE_COUNT]; /* pp_layer_flops, attention counted in full; those of R are none of the model's */
 };
 
 struct pp_stages {

@@ -1,6 +1,8 @@
 /* Which stage lives where: stages with their ranks, layers and costs; then each rank's place in the cluster. */
 #include "emit.h"
 
+#include "ir/grid.h"
+
 #include <string.h>
 
 static bool on_chosen_rank(const struct pp_dump *dump, uint32_t stage)
@@ -77,10 +79,30 @@ static void print_stages(const struct pp_dump *dump)
 		fputs(" stash: kept from F to backward, extra: kept for that backward alone\n", dump->out);
 }
 
-/* "rank 1 -> node 0 gpu 1 (tp 0, pp 1, dp 0)", with tp and dp as ranges where there are several. */
+/* Whether the program says where each of its several coordinates is planned. */
+static bool places_grid(const struct pp_program *program)
+{
+	return program->gpus && (program->tp > 1 || program->dp > 1);
+}
+
+/* "rank 5 (pp 2 tp 1 dp 0) -> node 1 gpu 1": every coordinate of the chosen pipeline ranks. */
+static void print_grid(const struct pp_dump *dump)
+{
+	char name[PP_GRID_NAME];
+	for (uint32_t world = 0; world < pp_grid_world(dump->program); world++)
+		if (dump->chosen[pp_grid_coord(dump->program, world).pp])
+			fprintf(dump->out, " %s -> node %u gpu %u\n", pp_grid_name(dump->program, world, name),
+			        pp_grid_node(dump->program, world), world % dump->program->gpus);
+}
+
+/* "rank 1 -> node 0 gpu 1 (pp 1, tp 0, dp 0)", with tp and dp as ranges where there are several. */
 static void print_ranks(const struct pp_dump *dump)
 {
 	const struct pp_program *program = dump->program;
+	if (places_grid(program)) {
+		print_grid(dump);
+		return;
+	}
 	for (uint32_t rank = 0; rank < program->ranks; rank++) {
 		if (!dump->chosen[rank])
 			continue;
@@ -95,6 +117,25 @@ void pp_emit_map(const struct pp_dump *dump)
 {
 	print_stages(dump);
 	print_ranks(dump);
+}
+
+static void json_grid(const struct pp_dump *dump, struct pp_json *json)
+{
+	pp_json_open_array(json, "grid");
+	for (uint32_t world = 0; world < pp_grid_world(dump->program); world++) {
+		struct pp_coord coord = pp_grid_coord(dump->program, world);
+		if (!dump->chosen[coord.pp])
+			continue;
+		pp_json_open_object(json, NULL);
+		pp_json_uint(json, "world_rank", world);
+		pp_json_uint(json, "pp", coord.pp);
+		pp_json_uint(json, "tp", coord.tp);
+		pp_json_uint(json, "dp", coord.dp);
+		pp_json_uint(json, "node", pp_grid_node(dump->program, world));
+		pp_json_uint(json, "gpu", world % dump->program->gpus);
+		pp_json_close(json);
+	}
+	pp_json_close(json);
 }
 
 void pp_emit_map_json(const struct pp_dump *dump)
@@ -137,6 +178,8 @@ void pp_emit_map_json(const struct pp_dump *dump)
 		pp_json_close(&json);
 	}
 	pp_json_close(&json);
+	if (places_grid(program))
+		json_grid(dump, &json);
 	pp_json_close(&json);
 	fputc('\n', dump->out);
 }

@@ -180,7 +180,7 @@ static void print_link_costs(const struct pp_dump *dump)
 	fputc('\n', dump->out);
 }
 
-/* Of the model's own operations, or of those that are done again; what one coordinate of tp and dp does. */
+/* Of the model's own operations, or of those that are done again; of a whole replica, all its tp coordinates. */
 static double flops_of_step(const struct pp_dump *dump, bool recomputed)
 {
 	double flops = 0;
@@ -191,7 +191,7 @@ static double flops_of_step(const struct pp_dump *dump, bool recomputed)
 				if ((phase == PP_PHASE_R) == recomputed && pp_compute_letter(instr) == pp_phase_name[phase][0])
 					flops += (double)dump->program->stages[instr->stage].flops[phase];
 		}
-	return flops;
+	return flops * dump->program->tp;
 }
 
 static double model_flops(const struct pp_dump *dump)
@@ -203,7 +203,7 @@ static double model_flops(const struct pp_dump *dump)
 static double share_of_peak(const struct pp_dump *dump, double flops)
 {
 	double step = (double)(dump->sim->makespan + dump->sim->tail) * 1e-9;
-	double peak = (double)dump->program->cost.peak_flops * dump->program->ranks;
+	double peak = (double)dump->program->cost.peak_flops * dump->program->ranks * dump->program->tp;
 	return step > 0 && peak > 0 ? flops / (step * peak) : 0;
 }
 
@@ -219,11 +219,11 @@ static void print_costs(const struct pp_dump *dump)
 	print_link_costs(dump);
 	if (utilisation(dump) <= 0)
 		return;
-	double again = flops_of_step(dump, true), tp = dump->program->tp;
+	double again = flops_of_step(dump, true);
 	fprintf(dump->out, " flops: %s per step and replica, %s of the peak",
-	        pp_show_rate(dump->arena, (uint64_t)(model_flops(dump) * tp), "flop"), percent(dump, utilisation(dump)));
+	        pp_show_rate(dump->arena, (uint64_t)model_flops(dump), "flop"), percent(dump, utilisation(dump)));
 	if (again > 0)
-		fprintf(dump->out, "; %s recomputed, with them %s", pp_show_rate(dump->arena, (uint64_t)(again * tp), "flop"),
+		fprintf(dump->out, "; %s recomputed, with them %s", pp_show_rate(dump->arena, (uint64_t)again, "flop"),
 		        percent(dump, share_of_peak(dump, model_flops(dump) + again)));
 	fputc('\n', dump->out);
 }
@@ -366,6 +366,7 @@ void pp_emit_stats_json(const struct pp_dump *dump)
 	pp_json_number(&json, "overhead", sim->overhead);
 	pp_json_number(&json, "span_bubble", sim->span_bubble);
 	pp_json_number(&json, "imbalance", sim->imbalance);
+	pp_json_string(&json, "flops_unit", "per step and replica");
 	pp_json_number(&json, "flops", model_flops(dump));
 	if (flops_of_step(dump, true) > 0)
 		pp_json_number(&json, "recomputed_flops", flops_of_step(dump, true));

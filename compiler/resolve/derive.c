@@ -109,7 +109,7 @@ static bool derive_seq(struct pp_resolver *resolver, bool of_train, struct pp_da
 	return false;
 }
 
-/* What the cluster has left: nodes * gpus / (tp * pp * cp). */
+/* As many replicas as fit the cluster: nodes * gpus / (tp * pp * cp), rounded down where GPUs may idle. */
 static bool derive_dp(struct pp_resolver *resolver, struct pp_section *parallel, struct pp_datum *out)
 {
 	uint64_t nodes, gpus, tp, pp, cp, needed;
@@ -129,13 +129,12 @@ static bool derive_dp(struct pp_resolver *resolver, struct pp_section *parallel,
 		needed = UINT64_MAX;
 	bool spare = strcmp(idle, "allow") == 0;
 	if (devices >= needed && (devices % needed == 0 || spare))
-		return give(spare ? 1 : devices / needed, out);
+		return give(devices / needed, out);
 	bool tp_fits = devices % tp == 0;
-	enum pp_attribute culprit = tp_fits ? PP_ATTR_parallel_pp : PP_ATTR_parallel_tp;
-	struct pp_message *message = pp_error(resolver->diag, "E0304", pp_field_span(parallel, culprit),
-	                                      "tp·pp = %llu·%llu = %llu but the cluster has %llu GPU%s",
-	                                      (unsigned long long)tp, (unsigned long long)pp, (unsigned long long)needed,
-	                                      (unsigned long long)devices, devices == 1 ? "" : "s");
+	struct pp_message *message = pp_error(
+	    resolver->diag, "E0304", pp_grid_span(parallel, tp_fits ? PP_ATTR_parallel_pp : PP_ATTR_parallel_tp),
+	    "tp·pp = %llu·%llu = %llu but the cluster has %llu GPU%s", (unsigned long long)tp, (unsigned long long)pp,
+	    (unsigned long long)needed, (unsigned long long)devices, devices == 1 ? "" : "s");
 	pp_label(message, pp_field_span(cluster, PP_ATTR_cluster_gpus), "%llu node%s of %llu GPUs",
 	         (unsigned long long)nodes, nodes == 1 ? "" : "s", (unsigned long long)gpus);
 	const char *fitting = pp_arena_printf(resolver->arena, "use a %s that divides %llu", tp_fits ? "pp" : "tp",

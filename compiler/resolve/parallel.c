@@ -5,16 +5,33 @@
 #include <string.h>
 
 struct grid {
-	uint64_t tp, pp, dp, cp, ranks, devices;
+	uint64_t tp, pp, dp, ranks, devices;
 };
 
 static const char *product_text(struct pp_resolver *resolver, const struct grid *grid)
 {
-	if (grid->cp == 1)
-		return pp_arena_printf(resolver->arena, "tp·pp·dp = %llu·%llu·%llu", (unsigned long long)grid->tp,
-		                       (unsigned long long)grid->pp, (unsigned long long)grid->dp);
-	return pp_arena_printf(resolver->arena, "tp·pp·dp·cp = %llu·%llu·%llu·%llu", (unsigned long long)grid->tp,
-	                       (unsigned long long)grid->pp, (unsigned long long)grid->dp, (unsigned long long)grid->cp);
+	return pp_arena_printf(resolver->arena, "tp·pp·dp = %llu·%llu·%llu", (unsigned long long)grid->tp,
+	                       (unsigned long long)grid->pp, (unsigned long long)grid->dp);
+}
+
+struct pp_span pp_grid_span(const struct pp_section *parallel, enum pp_attribute otherwise)
+{
+	static const uint16_t axes[] = {PP_ATTR_parallel_dp, PP_ATTR_parallel_pp, PP_ATTR_parallel_tp};
+	for (size_t i = 0; i < sizeof axes / sizeof axes[0]; i++) {
+		const struct pp_field *field = pp_field_of(parallel, (enum pp_attribute)axes[i]);
+		if (field->expr && field->origin == PP_ORIGIN_SET)
+			return pp_field_span(parallel, (enum pp_attribute)axes[i]);
+	}
+	return pp_field_span(parallel, otherwise);
+}
+
+/* The axis that a change of its size alone would make fit; dp only where it is written. */
+static enum pp_attribute misfit(const struct pp_section *parallel, const struct grid *grid)
+{
+	if (grid->devices % grid->tp != 0)
+		return PP_ATTR_parallel_tp;
+	bool dp_fits = grid->devices % (grid->tp * grid->pp) == 0;
+	return dp_fits && pp_field_given(parallel, PP_ATTR_parallel_dp) ? PP_ATTR_parallel_dp : PP_ATTR_parallel_pp;
 }
 
 static void check_grid(struct pp_resolver *resolver, struct pp_section *parallel, const struct grid *grid)
@@ -25,22 +42,22 @@ static void check_grid(struct pp_resolver *resolver, struct pp_section *parallel
 	if (grid->ranks == grid->devices || (grid->ranks < grid->devices && strcmp(idle, "allow") == 0))
 		return;
 	const struct pp_section *cluster = resolver->sections[PP_SECTION_CLUSTER];
-	bool tp_fits = grid->devices % grid->tp == 0;
 	struct pp_message *message =
-	    pp_error(resolver->diag, "E0304", pp_field_span(parallel, tp_fits ? PP_ATTR_parallel_pp : PP_ATTR_parallel_tp),
+	    pp_error(resolver->diag, "E0304", pp_grid_span(parallel, misfit(parallel, grid)),
 	             "%s = %llu but the cluster has %llu GPU%s", product_text(resolver, grid),
 	             (unsigned long long)grid->ranks, (unsigned long long)grid->devices, grid->devices == 1 ? "" : "s");
 	pp_label(message, pp_field_span(cluster, PP_ATTR_cluster_gpus), "%llu GPUs", (unsigned long long)grid->devices);
-	unsigned long long shared = grid->tp * grid->cp, pipeline = shared * grid->pp;
+	unsigned long long pipeline = grid->tp * grid->pp;
 	const char *otherwise = grid->ranks < grid->devices ? "set `idle = allow` in `parallel`"
 	                                                    : pp_arena_printf(resolver->arena, "give the cluster %llu GPUs",
 	                                                                      (unsigned long long)grid->ranks);
 	if (grid->devices % pipeline == 0)
 		pp_help(message, "use dp = %llu, or %s", grid->devices / pipeline, otherwise);
-	else if (grid->devices % (shared * grid->dp) == 0)
-		pp_help(message, "use pp = %llu, or %s", grid->devices / (shared * grid->dp), otherwise);
-	else if (grid->devices % shared == 0)
-		pp_help(message, "use pp = %llu with dp = 1, or %s", grid->devices / shared, otherwise);
+	else if (grid->devices % (grid->tp * grid->dp) == 0)
+		pp_help(message, "use pp = %llu, or %s", (unsigned long long)(grid->devices / (grid->tp * grid->dp)),
+		        otherwise);
+	else if (grid->devices % grid->tp == 0)
+		pp_help(message, "use pp = %llu with dp = 1, or %s", (unsigned long long)(grid->devices / grid->tp), otherwise);
 	else
 		pp_help(message, "use a tp that divides %llu, or %s", (unsigned long long)grid->devices, otherwise);
 }
@@ -48,7 +65,7 @@ static void check_grid(struct pp_resolver *resolver, struct pp_section *parallel
 static void check_sp(struct pp_resolver *resolver, struct pp_section *parallel, uint64_t tp)
 {
 	bool sp;
-	if (!pp_field_truth(resolver, parallel, PP_ATTR_parallel_sp, &sp) || !sp)
+	if (resolver->custom_only || !pp_field_truth(resolver, parallel, PP_ATTR_parallel_sp, &sp) || !sp)
 		return;
 	if (tp == 1)
 		pp_help(pp_warning(resolver->diag, "W0307", pp_field_span(parallel, PP_ATTR_parallel_sp),
@@ -121,14 +138,17 @@ static void read_zero(struct pp_resolver *resolver, struct pp_section *section, 
 	if (zero > 1)
 		pp_help(pp_not_yet(resolver, span, pp_arena_printf(resolver->arena, "`zero = %llu`", (unsigned long long)zero)),
 		        "use `zero = 1`, which shards the state of the optimizer");
-	else if (zero == 1 && parallel->dp == 1 && pp_field_of(section, PP_ATTR_parallel_dp)->origin != PP_ORIGIN_DERIVED)
-		pp_help(pp_warning(resolver->diag, "W0316", span, "`zero = 1` has no effect with dp = 1"), "leave it out");
+	else if (zero == 1 && parallel->dp == 1 && !resolver->custom_only)
+		pp_help(pp_warning(resolver->diag, "W0316", span, "`zero = 1` has no effect with dp = 1"), "%s",
+		        pp_field_of(section, PP_ATTR_parallel_dp)->origin == PP_ORIGIN_DERIVED
+		            ? "leave it out, or give the cluster GPUs for a second replica"
+		            : "leave it out");
 	parallel->zero = parallel->dp > 1 ? (uint32_t)zero : 0;
 }
 
 /* ---- the grid -------------------------------------------------------------------------------- */
 
-/* A refused cp still counts in the product. */
+/* What is written, refused or not. */
 static uint64_t written(struct pp_section *section, enum pp_attribute attribute)
 {
 	const struct pp_field *field = pp_field_of(section, attribute);
@@ -150,22 +170,20 @@ void pp_resolve_parallel(struct pp_resolver *resolver)
 	ok &= pp_field_whole(resolver, section, PP_ATTR_parallel_tp, &grid.tp);
 	ok &= pp_field_truth(resolver, section, PP_ATTR_parallel_sp, &sp);
 	ok &= pp_field_whole(resolver, section, PP_ATTR_parallel_vpp, &vpp);
-	grid.cp = written(section, PP_ATTR_parallel_cp);
 	if (!ok)
 		return;
 	check_sp(resolver, section, grid.tp);
 	if (cluster->gpus == 0)
 		return;
 	grid.devices = (uint64_t)cluster->nodes * cluster->gpus;
-	bool refused = grid.cp > 1;
+	bool refused = written(section, PP_ATTR_parallel_cp) > 1;
 	bool unknown = refused && !pp_field_given(section, PP_ATTR_parallel_dp); /* dp = auto depends on what is refused */
 	grid.dp = 1;
 	if (!unknown && !pp_field_whole(resolver, section, PP_ATTR_parallel_dp, &grid.dp))
 		return;
-	if (__builtin_mul_overflow(grid.tp * grid.pp, grid.dp, &grid.ranks) ||
-	    __builtin_mul_overflow(grid.ranks, grid.cp, &grid.ranks))
+	if (__builtin_mul_overflow(grid.tp * grid.pp, grid.dp, &grid.ranks))
 		grid.ranks = UINT64_MAX;
-	if (!unknown || grid.ranks > grid.devices)
+	if (!refused || grid.ranks > grid.devices) /* with a refused cp: only what fits without it neither */
 		check_grid(resolver, section, &grid);
 	if (unknown)
 		return;

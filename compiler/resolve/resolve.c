@@ -77,6 +77,10 @@ static void list_derived(struct pp_resolver *resolver, int section, struct listi
 	if (section == PP_SECTION_PARALLEL && ranks)
 		list(resolver, listing,
 		     (struct pp_setting){"parallel", "ranks", pp_datum_whole((int64_t)ranks), PP_ORIGIN_DERIVED, PP_NO_SPAN});
+	if (section == PP_SECTION_PARALLEL && ranks && pp_spec_idle_gpus(spec))
+		list(resolver, listing,
+		     (struct pp_setting){"parallel", "idle_gpus", pp_datum_whole((int64_t)pp_spec_idle_gpus(spec)),
+		                         PP_ORIGIN_DERIVED, PP_NO_SPAN});
 }
 
 /* What `pipec show` prints: params, then each block in the order of the schema. */

@@ -161,6 +161,8 @@ bool pp_field_choice(struct pp_resolver *resolver, struct pp_section *section, e
                      uint8_t *out);
 /* Where the value stands: the expression, or else the name of the block. */
 struct pp_span pp_field_span(const struct pp_section *section, enum pp_attribute attribute);
+/* Where a grid that does not fit is blamed on: an axis that --set has given, else that attribute. */
+struct pp_span pp_grid_span(const struct pp_section *parallel, enum pp_attribute otherwise);
 /* E0010. */
 struct pp_message *pp_not_yet(struct pp_resolver *resolver, struct pp_span span, const char *what);
 

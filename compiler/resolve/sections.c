@@ -450,6 +450,27 @@ static const struct pp_stmt *parse_set(struct pp_resolver *resolver, const char 
 	return block->body;
 }
 
+static bool same_part(const char *a, size_t a_length, const char *b, size_t b_length)
+{
+	return a_length == b_length && memcmp(a, b, a_length) == 0;
+}
+
+/* The block inside another that the path's last or first part is the kind of: `gpu.h100` -> cluster.gpu; or NULL. */
+static const char *title_within(const struct pp_resolver *resolver, const char *path)
+{
+	const char *last = strrchr(path, '.');
+	last = last ? last + 1 : path;
+	for (int from_first = 0; from_first < 2; from_first++)
+		for (int i = 0; i < PP_SECTION_COUNT; i++) {
+			const struct pp_section *section = resolver->sections[i];
+			const char *kind = section && section->title ? strrchr(section->title, '.') : NULL;
+			const char *part = from_first ? path : last;
+			if (kind && same_part(kind + 1, strlen(kind + 1), part, strcspn(part, ".")))
+				return section->title;
+		}
+	return NULL;
+}
+
 static void set(struct pp_resolver *resolver, const char *text)
 {
 	const char *equals = strchr(text, '=');
@@ -465,8 +486,11 @@ static void set(struct pp_resolver *resolver, const char *text)
 	if (!section) {
 		struct pp_message *message =
 		    pp_error(resolver->diag, "E0104", PP_NO_SPAN, "--set %.80s: there is no block `%.60s`", text, path);
-		const char *nearest = pp_schema_nearest_block("", path);
-		if (nearest && section_by_title(resolver, nearest))
+		const char *nearest = pp_schema_nearest_block("", path), *within = title_within(resolver, path);
+		if (within)
+			pp_help(message, "did you mean `%s.%s`? It is set in the block `%s`, whatever the block there is called",
+			        within, dot + 1, within);
+		else if (nearest && section_by_title(resolver, nearest))
 			pp_help(message, "did you mean `%s`?", nearest);
 		else
 			pp_help(message, "blocks are%s", titles(resolver));

@@ -95,6 +95,14 @@ static void work(void **state)
 		assert_int_equal(split.attention_flops[phase] * 4, whole.attention_flops[phase]);
 		assert_int_equal(sequence.matmul_flops[phase], split.matmul_flops[phase]);
 	}
+	/* 16 ranks project onto all 8 key/value heads, and own 2 query heads each: the model's work is the same */
+	struct pp_layer_counts shared = counts_of(&llama3_8b, true, 16, false, BLOCK);
+	for (unsigned phase = 0; phase < PP_PHASE_R; phase++) {
+		uint64_t keys = 2ull * 8192 * 4096 * 2 * 1024 * (phase == PP_PHASE_B ? 2 : 1);
+		assert_int_equal(split.repeated_flops[phase], 0);
+		assert_int_equal(shared.repeated_flops[phase], keys - keys / 16);
+		assert_int_equal(pp_layer_flops(&shared, phase) * 16, pp_layer_flops(&whole, phase));
+	}
 	uint64_t norm = counts_of(&llama3_8b, true, 1, false, NORM).memory_bytes[PP_PHASE_F];
 	uint64_t gamma = 2 * 4096; /* read by every rank */
 	assert_int_equal(counts_of(&llama3_8b, true, 4, false, NORM).memory_bytes[PP_PHASE_F], norm);
