@@ -215,7 +215,7 @@ int pp_launch_loop(struct pp_launch *launch)
 		        "piperun: not started by mpirun: %" PRIu32 " ranks run as threads of this process (--transport=loop)\n",
 		        world);
 	launch->run.here = world;
-	launch->run.marks.library = launch->run.marks.begin;
+	launch->run.marks.messaging = launch->run.marks.begin;
 	pp_launch_predict(launch, loaded.program, pp_transport_loop.name);
 	launch->run.marks.program = pp_resident_bytes();
 	struct pp_loop *loop = pp_loop_create(loaded.program, &launch->transport, &status);

@@ -175,7 +175,7 @@ static int run_job(struct start *start)
 {
 	struct pp_status status;
 	struct pp_launch *launch = start->launch;
-	launch->run.marks.library = pp_resident_bytes();
+	launch->run.marks.messaging = pp_resident_bytes();
 	start->rank = start->watch->world = pp_mpi_rank(start->endpoint);
 	start->ranks = pp_mpi_ranks(start->endpoint);
 	start->cards = PP_NEW_ARRAY(launch->arena, struct pp_card, start->ranks);

@@ -10,7 +10,7 @@ uint64_t pp_resident_bytes(void);
 /* Resident bytes after each part of a start. */
 struct pp_memory_marks {
 	uint64_t begin;     /* the program has started */
-	uint64_t library;   /* so has the library that ranks talk by */
+	uint64_t messaging; /* so has the library that ranks talk by */
 	uint64_t program;   /* loaded, proven, simulated */
 	uint64_t transport; /* channels are open */
 };

@@ -61,9 +61,9 @@ static uint64_t measured_term(const struct holding *holding, enum pp_outside ter
 	case PP_OUTSIDE_PROCESS:
 		return marks->begin;
 	case PP_OUTSIDE_LIBRARY:
-		return growth(marks->begin, marks->library);
+		return growth(marks->begin, marks->messaging);
 	case PP_OUTSIDE_PROGRAM:
-		return growth(marks->library, marks->program);
+		return growth(marks->messaging, marks->program);
 	case PP_OUTSIDE_TRANSPORT:
 		return growth(marks->program, marks->transport);
 	case PP_OUTSIDE_RANKS:

@@ -1,6 +1,7 @@
 /* The bodies of a model on the CPU device, against PyTorch's float64 gradients by the norm rule of test_gradients.c;
  * and the same bits for every cut into stages, fused or split, whatever is computed again. Stages stand on one rank and
  * are called in turn. */
+#include "reference_dumps.h"
 #include "reference_spec.h"
 #include "../unit/program_fixture.h"
 
@@ -198,40 +199,12 @@ static void check(const char *path)
 	reference_free(whole);
 }
 
-static void tied_tanh(void **state)
+static void compare(void **state)
 {
-	(void)state;
-	check(PP_TEST_DATA "/gpt2_tied.grads");
-}
-
-static void untied_erf_window(void **state)
-{
-	(void)state;
-	check(PP_TEST_DATA "/gpt2_untied.grads");
-}
-
-static void llama(void **state)
-{
-	(void)state;
-	check(PP_TEST_DATA "/llama.grads");
-}
-
-static void llama_qk_norm_biases(void **state)
-{
-	(void)state;
-	check(PP_TEST_DATA "/llama_qk_norm.grads");
-}
-
-static void llama_biases_of_heads(void **state)
-{
-	(void)state;
-	check(PP_TEST_DATA "/llama_qkv_bias.grads");
+	check(reference_path(state));
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(tied_tanh), cmocka_unit_test(untied_erf_window),
-	                                   cmocka_unit_test(llama), cmocka_unit_test(llama_qk_norm_biases),
-	                                   cmocka_unit_test(llama_biases_of_heads)};
-	return cmocka_run_group_tests_name("body gradients", tests, NULL, NULL);
+	return reference_run_all("body gradients", compare);
 }

@@ -2,6 +2,7 @@
  * float64 losses and gradients by the norm rule of test_gradients.c. What is compared lies in the gradient slots when
  * the step is over: sums over tp, dp and tied layers are the program's own, copies must be the same bits on all ranks,
  * shards of heads and of a sharded optimizer are put together here. */
+#include "reference_dumps.h"
 #include "reference_spec.h"
 
 #include "../unit/lowering_fixture.h"
@@ -328,40 +329,12 @@ static void check(const char *path)
 				check_replicas(path, (struct cut){.tp = tp, .sp = sp, .split = split, .padded = sp && split ? 48 : 32});
 }
 
-static void tied_tanh(void **state)
+static void compare(void **state)
 {
-	(void)state;
-	check(PP_TEST_DATA "/gpt2_tied.grads");
-}
-
-static void untied_erf_window(void **state)
-{
-	(void)state;
-	check(PP_TEST_DATA "/gpt2_untied.grads");
-}
-
-static void llama(void **state)
-{
-	(void)state;
-	check(PP_TEST_DATA "/llama.grads");
-}
-
-static void llama_qk_norm_biases(void **state)
-{
-	(void)state;
-	check(PP_TEST_DATA "/llama_qk_norm.grads");
-}
-
-static void llama_biases_of_heads(void **state)
-{
-	(void)state;
-	check(PP_TEST_DATA "/llama_qkv_bias.grads");
+	check(reference_path(state));
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(tied_tanh), cmocka_unit_test(untied_erf_window),
-	                                   cmocka_unit_test(llama), cmocka_unit_test(llama_qk_norm_biases),
-	                                   cmocka_unit_test(llama_biases_of_heads)};
-	return cmocka_run_group_tests_name("parallel gradients", tests, NULL, NULL);
+	return reference_run_all("parallel gradients", compare);
 }
