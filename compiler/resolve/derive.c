@@ -141,7 +141,7 @@ static bool derive_dp(struct pp_resolver *resolver, struct pp_section *parallel,
 	                                      (unsigned long long)(tp_fits ? devices / tp : devices));
 	if (devices > needed)
 		pp_help(message, "set `idle = allow` in `parallel` to leave %llu unused, or %s",
-		        (unsigned long long)(devices - needed), fitting);
+		        (unsigned long long)(devices % needed), fitting);
 	else if (tp_fits)
 		pp_help(message, "use pp = %llu, or give the cluster %llu GPUs", (unsigned long long)(devices / tp),
 		        (unsigned long long)needed);

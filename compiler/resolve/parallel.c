@@ -129,6 +129,16 @@ static void read_order(struct pp_resolver *resolver, struct pp_section *section,
 
 /* ---- shards over dp -------------------------------------------------------------------------- */
 
+/* Whether an optimizer's state is planned: custom layers have one where they say how many parameters they have. */
+static bool has_states(const struct pp_resolver *resolver)
+{
+	const struct pp_model *model = &resolver->out->spec.model;
+	for (uint32_t i = 0; resolver->custom_only && i < model->layer_count; i++)
+		if (model->layers[i].custom.params)
+			return true;
+	return !resolver->custom_only;
+}
+
 static void read_zero(struct pp_resolver *resolver, struct pp_section *section, struct pp_parallel *parallel)
 {
 	uint64_t zero;
@@ -138,7 +148,11 @@ static void read_zero(struct pp_resolver *resolver, struct pp_section *section, 
 	if (zero > 1)
 		pp_help(pp_not_yet(resolver, span, pp_arena_printf(resolver->arena, "`zero = %llu`", (unsigned long long)zero)),
 		        "use `zero = 1`, which shards the state of the optimizer");
-	else if (zero == 1 && parallel->dp == 1 && !resolver->custom_only)
+	else if (pp_field_given(section, PP_ATTR_parallel_zero) && !has_states(resolver))
+		pp_help(pp_error(resolver->diag, "E0114", pp_field_of(section, PP_ATTR_parallel_zero)->name_span,
+		                 "`zero` has no effect: these custom layers have no `params`"),
+		        "remove it, or give the layers `params`");
+	else if (zero == 1 && parallel->dp == 1)
 		pp_help(pp_warning(resolver->diag, "W0316", span, "`zero = 1` has no effect with dp = 1"), "%s",
 		        pp_field_of(section, PP_ATTR_parallel_dp)->origin == PP_ORIGIN_DERIVED
 		            ? "leave it out, or give the cluster GPUs for a second replica"

@@ -79,11 +79,13 @@ static void refuse_for_custom(struct pp_resolver *resolver, const struct pp_sect
 		uint16_t attribute;
 		const char *lacks;
 	} refused[] = {
-	    {PP_ATTR_train_seq, "tokens"},        {PP_ATTR_train_optimizer, "weights"},  {PP_ATTR_train_loss, "loss"},
-	    {PP_ATTR_run_data, "loss"},           {PP_ATTR_run_eval_data, "loss"},       {PP_ATTR_run_lr, "weights"},
-	    {PP_ATTR_run_clip, "weights"},        {PP_ATTR_run_weight_decay, "weights"}, {PP_ATTR_run_init_std, "weights"},
-	    {PP_ATTR_train_recompute, "blocks"},  {PP_ATTR_run_checkpoint, "weights"},   {PP_ATTR_run_eval_every, "loss"},
-	    {PP_ATTR_run_eval_steps, "loss"},     {PP_ATTR_parallel_sp, "tokens"},       {PP_ATTR_parallel_zero, "weights"},
+	    {PP_ATTR_train_seq, "tokens"},        {PP_ATTR_train_optimizer, "weights"},
+	    {PP_ATTR_train_loss, "loss"},         {PP_ATTR_run_data, "loss"},
+	    {PP_ATTR_run_eval_data, "loss"},      {PP_ATTR_run_lr, "weights"},
+	    {PP_ATTR_run_clip, "weights"},        {PP_ATTR_run_weight_decay, "weights"},
+	    {PP_ATTR_run_init_std, "weights"},    {PP_ATTR_train_recompute, "blocks"},
+	    {PP_ATTR_run_checkpoint, "weights"},  {PP_ATTR_run_eval_every, "loss"},
+	    {PP_ATTR_run_eval_steps, "loss"},     {PP_ATTR_parallel_sp, "tokens"},
 	    {PP_ATTR_parallel_bucket, "weights"},
 	};
 	for (size_t i = 0; resolver->custom_only && i < sizeof refused / sizeof refused[0]; i++) {
