@@ -125,7 +125,7 @@ static bool take_slice(struct taker *taker, const struct slice *slice)
 	if (!same)
 		return pp_json_wrong(taker->reader,
 		                     "`%s` where instruction %u of rank %u is a `%s`: a trace of another program",
-		                     slice->category, at + 1, world, category_of(instr));
+		                     slice->category, at, world, category_of(instr));
 	uint64_t *times = taker->times + 2 * (taker->longest * world + at);
 	times[0] = slice->start;
 	times[1] = slice->start + slice->duration;

@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static const long moment = 300000000; /* ns */
+static const struct timespec moment = {1, 0}; /* enough for others to get on, also on a loaded machine */
 
 static bool parse_kind(const char *kind, struct pp_fault *fault)
 {
@@ -62,14 +62,14 @@ enum pp_fault_kind pp_fault_meet(enum pp_fault_kind kind)
 		break;
 	case PP_FAULT_EXIT:
 	case PP_FAULT_FAIL:
-		nanosleep(&(struct timespec){0, moment}, NULL);
+		nanosleep(&moment, NULL);
 		break;
 	case PP_FAULT_SLEEP:
 		for (;;)
 			pause();
 	case PP_FAULT_KILL:
 	case PP_FAULT_STOP:
-		nanosleep(&(struct timespec){0, moment}, NULL);
+		nanosleep(&moment, NULL);
 		raise(kind == PP_FAULT_KILL ? SIGKILL : SIGSTOP);
 		break;
 	}

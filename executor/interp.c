@@ -88,8 +88,21 @@ static bool run_RECV(struct pp_interp *interp, const struct pp_instr *instr)
 	return true;
 }
 
+/* Once losses are summed over replicas, nobody can tell where one came from. */
+static void keep_bad_loss(struct pp_interp *interp)
+{
+	const double *losses = interp->slots[interp->losses];
+	uint32_t microbatches = interp->program->microbatches, mb = 0;
+	while (mb < microbatches && isfinite(losses[2 * mb]))
+		mb++;
+	interp->bad_loss = mb < microbatches ? mb : PP_NULL;
+	interp->summed = true;
+}
+
 static bool run_COLL(struct pp_interp *interp, const struct pp_instr *instr)
 {
+	if (instr->a[2] == interp->losses && !interp->summed)
+		keep_bad_loss(interp);
 	uint64_t shard = instr->flags & PP_SHARD ? interp->coord.dp * pp_payload_bytes(instr) : 0;
 	delay(interp);
 	interp->transport->post_coll(interp->endpoint, instr, (unsigned char *)interp->slots[instr->a[2]] + shard,
@@ -240,11 +253,11 @@ static bool run_CLIP(struct pp_interp *interp, const struct pp_instr *instr)
 	return true;
 }
 
-/* The rank's scale slot: there is one. */
-static uint32_t scale_slot(const struct pp_rank *rank)
+/* The rank's slot of a class of which there is at most one. */
+static uint32_t only_slot(const struct pp_rank *rank, enum pp_slot_class class)
 {
 	for (uint32_t i = 0; i < rank->slot_count; i++)
-		if (rank->slots[i].class == PP_SLOT_SCALE)
+		if (rank->slots[i].class == class)
 			return i;
 	return PP_NULL;
 }
@@ -315,16 +328,16 @@ static bool meet_fault(struct pp_interp *interp, const struct pp_stream *stream,
 		break;
 	case PP_FAULT_EXIT:
 		interp->lost = true;
-		return pp_fail(interp->status, PP_EXIT_RUN, "planted fault: exit at instruction %" PRIu32, index + 1);
+		return pp_fail(interp->status, PP_EXIT_RUN, "planted fault: exit at instruction %" PRIu32, index);
 	case PP_FAULT_FAIL:
-		return pp_fail(interp->status, PP_EXIT_RUN, "planted fault: failure at instruction %" PRIu32, index + 1);
+		return pp_fail(interp->status, PP_EXIT_RUN, "planted fault: failure at instruction %" PRIu32, index);
 	case PP_FAULT_CUT:
 		atomic_store(&interp->watch->cut, true);
 		break;
 	case PP_FAULT_NAN:
 		if (read_slot(instr) == PP_NULL)
 			return pp_fail(interp->status, PP_EXIT_RUN,
-			               "planted fault: instruction %" PRIu32 " reads no numbers that could be spoilt", index + 1);
+			               "planted fault: instruction %" PRIu32 " reads no numbers that could be spoilt", index);
 		*(float *)interp->slots[read_slot(instr)] = NAN;
 		break;
 	}
@@ -372,13 +385,15 @@ static bool run_mute(struct pp_interp *interp, const struct pp_stream *stream, u
 			return false;
 	}
 	return skips > 0 ||
-	       pp_fail(interp->status, PP_EXIT_RUN, "planted fault: no post comes after instruction %" PRIu32, from + 1);
+	       pp_fail(interp->status, PP_EXIT_RUN, "planted fault: no post comes after instruction %" PRIu32, from);
 }
 
 bool pp_interp_step(struct pp_interp *interp, const struct pp_stream *stream, struct pp_status *status)
 {
 	interp->status = status;
 	interp->computed = 0;
+	interp->bad_loss = PP_NULL;
+	interp->summed = false;
 	uint32_t fault = interp->batch ? PP_NULL : pp_fault_index(&interp->fault, interp->world, interp->step);
 	pp_watch_enter(interp->watch, stream, interp->step, interp->batch);
 	interp->began = interp->last_compute_end = pp_clock();
@@ -411,7 +426,8 @@ bool pp_interp_open(struct pp_interp *interp, struct pp_status *status)
 		return pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory for the slots of rank %" PRIu32, interp->world);
 	for (uint32_t i = 0; i < rank->slot_count; i++)
 		interp->slots[i] = interp->device_ops->slot(interp->device, i);
-	interp->scale = scale_slot(rank);
+	interp->scale = only_slot(rank, PP_SLOT_SCALE);
+	interp->losses = only_slot(rank, PP_SLOT_LOSSES);
 	if (interp->jitter)
 		interp->jitter ^= (uint64_t)(interp->world + 1) * UINT64_C(0x9e3779b97f4a7c15);
 	return true;

@@ -35,12 +35,15 @@ struct pp_interp {
 	/* Made by pp_interp_open. */
 	struct pp_coord coord;
 	struct pp_body_link link;
-	void **slots;   /* address of each slot of the rank */
-	uint32_t scale; /* slot, PP_NULL: none */
+	void **slots;    /* address of each slot of the rank */
+	uint32_t scale;  /* slot, PP_NULL: none */
+	uint32_t losses; /* slot, PP_NULL: none */
 	/* Results of the last step. */
 	uint64_t began, ended;     /* pp_clock() */
 	uint64_t computed;         /* ns in fwd, remat, bwd, bwdi, bwdw */
 	uint64_t last_compute_end; /* pp_clock(); `began` if nothing was computed */
+	uint32_t bad_loss;         /* first microbatch of this rank's own with a loss that is not finite, PP_NULL: none */
+	bool summed;               /* losses are being summed over ranks: they are no longer its own */
 	struct pp_status *status;  /* of the running step */
 	bool lost;                 /* a planted `exit` has been reached: vanish without a word */
 };

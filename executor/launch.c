@@ -200,7 +200,8 @@ int pp_launch_loop(struct pp_launch *launch)
 {
 	struct pp_loaded loaded;
 	struct pp_status status;
-	if (!pp_program_load(launch->arena, launch->path, &loaded, &status) ||
+	loaded.diag = NULL;
+	if (!pp_check_files(&launch->files, &status) || !pp_program_load(launch->arena, launch->path, &loaded, &status) ||
 	    !pp_check_supported(loaded.program, launch->path, launch->device, &status) ||
 	    !pp_check_proof(&loaded, launch->queues, &status) || !pp_check_memory(loaded.program, NULL, &status))
 		return pp_launch_failed(&loaded, &status, true);

@@ -62,6 +62,9 @@ static void warn_start(const struct start *start)
 static bool check_start(struct start *start, struct pp_status *status)
 {
 	struct pp_launch *launch = start->launch;
+	/* Rank 0 reports and looks for the stop file. */
+	if (!agree(start, "checking files", start->rank != 0 || pp_check_files(&launch->files, status), status))
+		return false;
 	bool fine = pp_program_load(launch->arena, launch->path, &start->loaded, status);
 	start->diagnosed = !fine && start->rank == 0;
 	if (!agree(start, "loading the program", fine, status))

@@ -18,19 +18,18 @@ struct measured {
 
 struct pp_run_report {
 	const struct pp_program *program;
-	uint64_t steps, seen;
+	uint64_t seen;
 	struct measured measured;
 };
 
-struct pp_run_report *pp_run_report_open(const struct pp_program *program, uint32_t world, uint64_t steps,
-                                         struct pp_status *status)
+struct pp_run_report *pp_run_report_open(const struct pp_program *program, uint32_t world, struct pp_status *status)
 {
 	struct pp_run_report *report = calloc(1, sizeof *report);
 	if (!report) {
 		pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory for the measurements of rank %" PRIu32, world);
 		return NULL;
 	}
-	*report = (struct pp_run_report){.program = program, .steps = steps};
+	*report = (struct pp_run_report){.program = program};
 	return report;
 }
 
@@ -42,8 +41,8 @@ void pp_run_report_close(struct pp_run_report *report)
 void pp_run_report_step(struct pp_run_report *report, const struct pp_interp *interp)
 {
 	struct measured *measured = &report->measured;
-	if (report->seen++ == 0 && report->steps > 1)
-		return;
+	if (report->seen++ == 1)
+		*measured = (struct measured){0};
 	measured->steps++;
 	measured->step += interp->ended - interp->began;
 	measured->span += interp->last_compute_end - interp->began;
@@ -83,7 +82,7 @@ static void print_sharing(const struct pp_program *program, const struct pp_run_
 		        options->here, processors);
 }
 
-static void print_table(const struct pp_program *program, const struct measured *all,
+static void print_table(const struct pp_program *program, const struct measured *all, uint64_t seen,
                         const struct pp_run_options *options, const char *transport, FILE *out)
 {
 	const struct pp_sim *predicted = options->predicted;
@@ -103,6 +102,8 @@ static void print_table(const struct pp_program *program, const struct measured 
 	for (uint32_t i = 0; i < world; i++)
 		print_rank(program, i, &all[i], span, predicted, out);
 	print_sharing(program, options, out);
+	if (seen == 1)
+		fputs("note: of a single step: measured times include warming caches up\n", out);
 	fflush(out);
 }
 
@@ -118,7 +119,7 @@ bool pp_run_report_print(struct pp_run_report *report, const struct pp_report_li
 	bool ok = pp_transport_exchange(link->transport, link->endpoint, link->watch, "gathering times", &report->measured,
 	                                all, sizeof *all, status);
 	if (ok && out)
-		print_table(report->program, all, options, link->transport->name, out);
+		print_table(report->program, all, report->seen, options, link->transport->name, out);
 	free(all);
 	return ok;
 }

@@ -16,8 +16,7 @@ struct pp_report_link {
 	struct pp_interp *interp;
 };
 
-struct pp_run_report *pp_run_report_open(const struct pp_program *program, uint32_t world, uint64_t steps,
-                                         struct pp_status *status);
+struct pp_run_report *pp_run_report_open(const struct pp_program *program, uint32_t world, struct pp_status *status);
 void pp_run_report_close(struct pp_run_report *report);
 
 /* Add a finished step. The first one warms caches up and does not count, unless it is the only one. */

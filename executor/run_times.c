@@ -1,6 +1,7 @@
 /* Times of instructions: run_times.h. Requires: all ranks call the same functions in the same order. */
 #include "run_times.h"
 
+#include "run_agree.h"
 #include "run_trace.h"
 
 #include "ir/compare.h"
@@ -22,7 +23,8 @@ struct pp_run_times {
 	uint32_t world;
 	uint64_t steps;   /* of the run */
 	uint64_t longest; /* instructions of the longest stream */
-	uint64_t kept;    /* steps */
+	uint64_t kept;    /* steps, at most */
+	uint64_t ran;     /* of those */
 	uint64_t *items;  /* [kept][2 * longest] */
 	uint64_t zero;    /* pp_clock() at the start of the steps */
 	FILE *trace;      /* rank 0 */
@@ -96,7 +98,10 @@ void pp_run_times_start(struct pp_run_times *times)
 
 uint64_t *pp_run_times_of(struct pp_run_times *times, uint64_t step)
 {
-	return step <= times->kept ? times->items + (step - 1) * 2 * times->longest : NULL;
+	if (step > times->kept)
+		return NULL;
+	times->ran = step;
+	return times->items + (step - 1) * 2 * times->longest;
 }
 
 uint64_t pp_run_times_kept(const struct pp_run_times *times)
@@ -143,7 +148,7 @@ struct sinks {
 
 static void take_step(const struct pp_run_times *times, const struct sinks *sinks, uint64_t step, const uint64_t *all)
 {
-	bool counts = times->kept == 1 || (step > 1 && step <= PROFILE_STEPS + 1);
+	bool counts = times->ran == 1 || (step > 1 && step <= PROFILE_STEPS + 1);
 	if (sinks->trace)
 		pp_run_trace_step(sinks->trace, times->program, times->named, step, all, times->longest);
 	if (sinks->measure && counts)
@@ -154,8 +159,8 @@ static bool gather(struct pp_run_times *times, const struct pp_report_link *link
                    uint64_t zero, uint64_t *all, struct pp_status *status)
 {
 	size_t bytes = 2 * sizeof(uint64_t) * (size_t)times->longest;
-	for (uint64_t step = 1; step <= times->kept; step++) {
-		uint64_t *mine = pp_run_times_of(times, step);
+	for (uint64_t step = 1; step <= times->ran; step++) {
+		uint64_t *mine = times->items + (step - 1) * 2 * times->longest;
 		make_relative(times, zero, mine);
 		if (!pp_transport_exchange(link->transport, link->endpoint, link->watch, "gathering times of instructions",
 		                           mine, all, bytes, status))
@@ -219,15 +224,16 @@ static bool end_measure(const struct pp_run_times *times, struct pp_arena *arena
 		pp_compare_classes(&compare, out);
 		fflush(out);
 	}
-	return !times->options->profile_path || write_profile(times, profile, status);
+	return !times->options->profile_path || times->ran == 1 || write_profile(times, profile, status);
 }
 
-/* No step was run: a resumed run may be complete already. */
-static bool say_nothing_measured(const struct pp_run_times *times)
+/* A resumed run may be complete already, and one that is stopped may have run the first step only. */
+static void say_nothing_measured(const struct pp_run_times *times)
 {
-	if (times->world == 0 && times->options->profile_path)
-		fprintf(stderr, "piperun: no step was run, so %s was not written\n", times->options->profile_path);
-	return true;
+	if (times->world == 0 && times->options->profile_path && times->ran <= 1)
+		fprintf(stderr, "piperun: %s, so %s was not written\n",
+		        times->ran ? "only the first step was run, which warms caches up" : "no step was run",
+		        times->options->profile_path);
 }
 
 static bool finish(struct pp_run_times *times, const struct pp_report_link *link, struct pp_arena *arena,
@@ -244,14 +250,18 @@ static bool finish(struct pp_run_times *times, const struct pp_report_link *link
 		uint64_t *clocks = PP_NEW_ARRAY(arena, uint64_t, world);
 		for (uint64_t i = 0; i < world; i++)
 			clocks[i] = origins[i].clock;
-		if (times->kept)
+		if (times->ran)
 			sinks.measure = pp_measure_begin(arena, times->program, times->named, clocks);
 	}
 	if (times->trace)
 		pp_trace_begin(&trace, times->trace, (uint32_t)world, times->program, link->transport->name);
-	return gather(times, link, &sinks, earliest(origins, world, &mine), all, status) &&
-	       close_trace(times, &trace, status) &&
-	       (sinks.measure ? end_measure(times, arena, sinks.measure, link, out, status) : say_nothing_measured(times));
+	if (!gather(times, link, &sinks, earliest(origins, world, &mine), all, status))
+		return false;
+	say_nothing_measured(times);
+	bool fine = close_trace(times, &trace, status) &&
+	            (!sinks.measure || end_measure(times, arena, sinks.measure, link, out, status));
+	return pp_run_agree(link->transport, link->endpoint, link->watch, (uint32_t)world, "writing times of instructions",
+	                    fine, status);
 }
 
 bool pp_run_times_finish(struct pp_run_times *times, const struct pp_report_link *link, FILE *out,

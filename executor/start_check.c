@@ -6,11 +6,15 @@
 #include "kernels/kernels.h"
 #include "transport.h"
 
+#include "ir/file.h"
 #include "ir/verify.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static bool check_layout(const struct pp_stamp *stamp, enum pp_layout layout, struct pp_status *status)
@@ -187,4 +191,31 @@ bool pp_check_nodes(const struct pp_program *program, const struct pp_card *card
 		    cards[rank].host, each);
 	}
 	return true;
+}
+
+/* A stop file that can never come would leave a run that cannot be stopped. */
+static bool check_stop_file(const char *path, struct pp_status *status)
+{
+	const char *slash = strrchr(path, '/');
+	size_t length = slash == path ? 1 : slash ? (size_t)(slash - path) : 1;
+	char *folder = strndup(slash ? path : ".", length);
+	struct stat info;
+	if (!folder)
+		return pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory");
+	bool ok = true;
+	if (stat(folder, &info) != 0)
+		ok = pp_fail(status, PP_EXIT_ENVIRONMENT, "--stop-file=%s: cannot look into %s: %s", path, folder,
+		             strerror(errno));
+	else if (!S_ISDIR(info.st_mode))
+		ok = pp_fail(status, PP_EXIT_ENVIRONMENT, "--stop-file=%s: %s is no folder", path, folder);
+	else if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
+		ok = pp_fail(status, PP_EXIT_ENVIRONMENT, "--stop-file=%s: that is a folder", path);
+	free(folder);
+	return ok;
+}
+
+bool pp_check_files(const struct pp_keeper_files *files, struct pp_status *status)
+{
+	return (!files->stop || check_stop_file(files->stop, status)) &&
+	       (!files->report || pp_file_can_write(files->report, status));
 }

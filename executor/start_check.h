@@ -2,6 +2,7 @@
 #ifndef PP_START_CHECK_H
 #define PP_START_CHECK_H
 
+#include "control/stall.h"
 #include "device.h"
 
 #include "ir/program_file.h"
@@ -20,6 +21,9 @@ bool pp_check_ranks(const struct pp_program *program, uint64_t started, struct p
 
 /* Arenas of the world ranks for which `here` is set (NULL: all) against the memory that this machine has free. */
 bool pp_check_memory(const struct pp_program *program, const bool *here, struct pp_status *status);
+
+/* What the keeper of a run looks for and appends to has a folder. */
+bool pp_check_files(const struct pp_keeper_files *files, struct pp_status *status);
 
 /* What ranks compare at start. */
 struct pp_card {

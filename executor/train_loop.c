@@ -216,10 +216,15 @@ static bool open_outputs(struct training *training, struct pp_status *status)
 		               training->from, begin->step, training->steps);
 	if (training->data)
 		pp_data_continue(training->data, begin->step, begin->next_sample);
+	uint64_t steps = training->steps - begin->step;
+	if (run->options->profile_path && steps == 1)
+		return pp_fail(status, PP_EXIT_USAGE,
+		               "--profile=%s: one step is not enough, since the first one warms caches up and is left out; ask "
+		               "for more with --steps",
+		               run->options->profile_path);
 	if (!open_metrics(training, status))
 		return false;
-	uint64_t steps = training->steps - begin->step;
-	training->report = pp_run_report_open(run->program, run->world, steps, status);
+	training->report = pp_run_report_open(run->program, run->world, status);
 	if (!training->report)
 		return false;
 	if (run->options->trace_path || run->options->profile_path) {
@@ -242,11 +247,40 @@ static uint32_t bad_microbatch(const double *losses, uint32_t microbatches)
 	return PP_NULL;
 }
 
+/* Of replicas, the first with a loss of its own that is not finite, and the microbatch in *mb: " of dp 1, rank 5 (…)".
+ * "" where there is one replica only, or where each one's sum is finite and theirs is not. */
+static bool name_replica(const struct training *training, uint32_t *mb, char *text, size_t size,
+                         struct pp_status *status)
+{
+	const struct pp_rank_run *run = training->run;
+	uint64_t world = pp_grid_world(run->program);
+	text[0] = '\0';
+	if (pp_grid_extent(run->program, PP_AXIS_DP) == 1)
+		return true;
+	uint32_t *all = calloc(world, sizeof *all), rank = 0;
+	if (!all)
+		return pp_fail(status, PP_EXIT_RUN, "out of memory");
+	bool ok =
+	    pp_transport_exchange(run->transport, run->endpoint, run->watch, "looking for the loss that is not finite",
+	                          &run->interp.bad_loss, all, sizeof *all, status);
+	while (ok && rank < world && all[rank] == PP_NULL)
+		rank++;
+	if (ok && rank < world) {
+		char name[PP_GRID_NAME];
+		*mb = all[rank];
+		snprintf(text, size, ", %s", pp_grid_name(run->program, rank, name));
+	}
+	free(all);
+	return ok;
+}
+
+/* All ranks are here: the step left the same on each. */
 static bool stop_non_finite(const struct training *training, const double *losses, uint64_t step,
                             struct pp_status *status)
 {
 	const struct pp_program *program = training->run->program;
 	uint32_t mb = bad_microbatch(losses, program->microbatches), stage = 0;
+	char replica[PP_GRID_NAME + 8];
 	if (mb == PP_NULL)
 		return pp_fail(status, PP_EXIT_RUN,
 		               "error[E0905]: gradient norm is not finite at step %" PRIu64
@@ -254,10 +288,11 @@ static bool stop_non_finite(const struct training *training, const double *losse
 		               step, NON_FINITE_LIMIT);
 	while (stage + 1 < program->stage_count && !program->stages[stage].loads_labels)
 		stage++;
-	return pp_fail(status, PP_EXIT_RUN,
+	return name_replica(training, &mb, replica, sizeof replica, status) &&
+	       pp_fail(status, PP_EXIT_RUN,
 	               "error[E0905]: loss is not finite at step %" PRIu64 ", microbatch %" PRIu32 ", stage %" PRIu32
-	               " (%d steps in a row; no update was made)",
-	               step, mb, stage, NON_FINITE_LIMIT);
+	               "%s (%d steps in a row; no update was made)",
+	               step, mb, stage, replica, NON_FINITE_LIMIT);
 }
 
 /* Look at what the step left in the losses and scale slots: the same on all ranks, so all decide alike. */
@@ -284,10 +319,18 @@ static bool look_at_step(struct training *training, uint64_t step, struct pp_sta
 	return training->non_finite < NON_FINITE_LIMIT || stop_non_finite(training, result.losses, step, status);
 }
 
+/* Once a run has begun, whatever ends it is a failure of the run, and all ranks end with the code of one. */
+static void fail_of_run(struct pp_status *status)
+{
+	if (status->code == PP_EXIT_ENVIRONMENT)
+		status->code = PP_EXIT_RUN;
+}
+
 /* A step failed here or elsewhere: say where this rank is and tell the others. */
-static bool stop(struct training *training, const struct pp_status *status)
+static bool stop(struct training *training, struct pp_status *status)
 {
 	struct pp_rank_run *run = training->run;
+	fail_of_run(status);
 	run->lost = run->interp.lost;
 	if (!run->lost && run->fail) {
 		run->fail(run->keeper, status);
@@ -429,6 +472,22 @@ static bool finish(struct training *training, struct pp_status *status)
 	return !run->options->weights_hash || pp_run_weights(&link, run->world == 0 ? stdout : NULL, status);
 }
 
+/* The end that all ranks have reached: what rank 0 cannot write fails the run for all of them. */
+static bool close_outputs(struct training *training, bool ok, struct pp_status *status)
+{
+	struct pp_rank_run *run = training->run;
+	struct pp_status written = {.code = PP_EXIT_RUN}; /* without text: pp_finish_output says it of standard output */
+	bool fine = !training->metrics || pp_metrics_close(training->metrics, &written);
+	training->metrics = NULL;
+	if (!ok)
+		return false;
+	fine = fine && (run->world != 0 || (fflush(stdout) == 0 && !ferror(stdout)));
+	if (!fine)
+		*status = written;
+	return pp_run_agree(run->transport, run->endpoint, run->watch, (uint32_t)pp_grid_world(run->program),
+	                    "waiting for all ranks to end", fine, status);
+}
+
 static bool agree_on_evaluation(struct training *training, struct pp_status *status)
 {
 	struct pp_report_link link = report_link(training);
@@ -448,16 +507,12 @@ bool pp_run_rank(struct pp_rank_run *run, struct pp_status *status)
 	fine = ok && open_outputs(&training, status);
 	ok = ok &&
 	     pp_run_agree(run->transport, run->endpoint, run->watch, world, "waiting for all ranks to begin", fine, status);
+	bool began = ok;
 	ok = ok && run_steps(&training, status);
 	pp_watch_stretch(run->watch, PP_STRETCH_START);
-	ok = ok && finish(&training, status);
-	if (training.metrics) {
-		struct pp_status close_status;
-		if (!pp_metrics_close(training.metrics, &close_status) && ok) {
-			*status = close_status;
-			ok = false;
-		}
-	}
+	ok = close_outputs(&training, ok && finish(&training, status), status);
+	if (began && !ok)
+		fail_of_run(status);
 	if (training.report)
 		pp_run_report_close(training.report);
 	pp_run_times_close(training.times);

@@ -100,6 +100,11 @@ static void print_json(const struct pp_dump *dump, const struct pp_compare *comp
 
 bool pp_emit_diff(const struct pp_dump *dump, const struct pp_measured_file *file, bool json, struct pp_status *status)
 {
+	if (strcmp(dump->named->name, "train") != 0)
+		return pp_fail(status, PP_EXIT_USAGE,
+		               "--diff: traces and profiles hold the steps of `train`; of `%s` a run measures whole "
+		               "evaluations only, as its log and --metrics say",
+		               dump->named->name);
 	struct pp_compare compare = {
 	    .arena = dump->arena, .program = dump->program, .named = dump->named, .sim = dump->sim};
 	if (!read_measured(dump, file, &compare, status))

@@ -75,7 +75,7 @@ static void print_at(const struct pp_scene *scene, uint32_t rank, FILE *out)
 {
 	const struct pp_seen *place = &scene->accounts[rank].place;
 	print_step(place, out);
-	fprintf(out, ", instruction %" PRIu32 " of %" PRIu32, place->index + 1, count_of(scene, rank));
+	fprintf(out, ", instruction %" PRIu32 " of %" PRIu32, place->index, count_of(scene, rank));
 }
 
 /* Where a rank was last, for sentences about it. */
@@ -249,7 +249,7 @@ static void print_verdict(const struct pp_scene *scene, const struct pp_verdict 
 	case PP_BLAME_UNPOSTED:
 		fputs(name, out);
 		print_host(account, out);
-		fprintf(out, " never posted its instruction %" PRIu32 ", ", verdict->index + 1);
+		fprintf(out, " never posted its instruction %" PRIu32 ", ", verdict->index);
 		print_instr(scene, verdict->rank,
 		            &scene->program->programs[account->place.program]
 		                 .streams[pp_grid_coord(scene->program, verdict->rank).pp]

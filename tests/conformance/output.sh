@@ -6,11 +6,12 @@ samples=$2
 unset OMPI_COMM_WORLD_SIZE PMI_SIZE
 full='cannot write .*: No space left on device$'
 
-# full NAME COMMAND...: with a standard output that takes nothing.
+# full NAME COMMAND...: with a standard output that takes nothing, ends with $wanted.
+wanted=3
 full() {
   local name=$1
   shift
-  run "$name" 3 bash -c '"$@" >/dev/full' bash "$@"
+  run "$name" $wanted bash -c '"$@" >/dev/full' bash "$@"
   lines "$name" 1 '^[a-z]+: cannot write standard output: No space left on device$'
 }
 
@@ -21,12 +22,12 @@ for level in ast spec stages schedule program; do
 done
 full verify "$BIN/pipec" verify "$work/m.ppx"
 full predict "$BIN/pipec" predict "$samples/minimal.pipe"
-run profile_full 3 "$BIN/piperun" -q "$work/m.ppx" --steps=2 --profile=/dev/full
+run profile_full 5 "$BIN/piperun" -q "$work/m.ppx" --steps=2 --profile=/dev/full
 lines profile_full 1 "^piperun: $full"
 full pipec_help "$BIN/pipec" --help
 full pipedump "$BIN/pipedump" "$work/m.ppx"
 full pipedump_help "$BIN/pipedump" --help
-full piperun "$BIN/piperun" "$work/m.ppx" --steps=2
+wanted=5 full piperun "$BIN/piperun" "$work/m.ppx" --steps=2
 full piperun_help "$BIN/piperun" --help
 
 run image 3 "$BIN/pipec" build "$samples/minimal.pipe" -o /dev/full
@@ -39,9 +40,9 @@ run emit_full 3 "$BIN/pipec" build "$samples/minimal.pipe" --emit=stages -o /dev
 lines emit_full 1 "^pipec: $full"
 run dump 3 "$BIN/pipedump" "$work/m.ppx" -o /dev/full
 lines dump 1 "^pipedump: $full"
-run trace 3 "$BIN/piperun" -q "$work/m.ppx" --steps=2 --trace=/dev/full
+run trace 5 "$BIN/piperun" -q "$work/m.ppx" --steps=2 --trace=/dev/full
 lines trace 1 '^piperun: cannot write the trace to /dev/full'
-run metrics 3 "$BIN/piperun" -q "$work/m.ppx" --steps=2 --metrics=/dev/full
+run metrics 5 "$BIN/piperun" -q "$work/m.ppx" --steps=2 --metrics=/dev/full
 lines metrics 1 '^error\[E0904\]: rank 0 failed: cannot write metrics to /dev/full: No space left on device; '
 
 # Mistakes on pipec's command line.

@@ -41,6 +41,21 @@ lines neither 1 ' is neither a trace nor a profile of piperun$'
 run noprofile 3 "$BIN/piperun" -q "$work/four.pps" --profile="$work/none/p.json"
 lines noprofile 1 '^piperun: cannot write beside .*/none/p.json: No such file or directory$'
 
+# One step is all warm-up: no profile of it; a trace says so. An evaluation is in neither.
+run one_profile 2 "$BIN/piperun" -q --transport=loop "$work/four.pps" --steps=1 --profile="$work/one.json"
+lines one_profile 1 '^piperun: --profile=.*/one.json: one step is not enough, since the first one warms caches up and is left out; ask for more with --steps$'
+[ -e "$work/one.json" ] && { echo "one_profile: written"; failures=1; }
+run one_trace 0 "$BIN/piperun" --transport=loop "$work/four.pps" --steps=1 --trace="$work/one.trace"
+[ "$(grep -c '^note: of a single step: measured times include warming caches up$' "$work/one_trace.out")" = 1 ] || { echo "one_trace: want a note"; failures=1; }
+# Stopped long before the steps it was to keep: only those that ran count.
+touch "$work/stop"
+run stopped 0 "$BIN/piperun" -q --transport=loop "$work/four.pps" --steps=100000000 --profile="$work/stopped.json" --stop-file="$work/stop"
+! grep -qE '"median": 0, "spread": 0, "count": [0-9]+, "flops"' "$work/stopped.json" 2>/dev/null || { echo "stopped: steps that did not run count"; failures=1; }
+run no_folder 3 "$BIN/piperun" -q --transport=loop "$work/four.pps" --stop-file="$work/none/x"
+lines no_folder 1 '^piperun: --stop-file=.*/none/x: cannot look into .*/none: No such file or directory$'
+run no_report 3 "$BIN/piperun" -q --transport=loop "$work/four.pps" --report="$work/none/x"
+lines no_report 1 '^piperun: cannot write beside .*/none/x: No such file or directory$'
+
 run quiet 0 "$BIN/piperun" -q "$work/four.pps" --transport=loop --jitter=3 --check-identity --sync-send
 [ -s "$work/quiet.out" ] && { echo "quiet: want no output"; failures=1; }
 lines quiet 0 .
@@ -75,22 +90,22 @@ lines unplaced 1 '64 slots have no offset in the arena; plan them with `pipec bu
 
 # A rank that leaves silently, fails, sleeps for ever, or never posts.
 for fault in exit fail sleep skip; do
-  run "$fault" 5 env PP_FAULT=2:8:$fault timeout -k 5 20 "$BIN/piperun" -q --timeout=1 --timeout-first=1 "$work/four.pps"
+  run "$fault" 5 env PP_FAULT=2:8:$fault timeout -k 5 60 "$BIN/piperun" -q --timeout=4 --timeout-first=4 "$work/four.pps"
   for rank in 0 1 3; do
     lines "$fault" 1 "^piperun: rank $rank waits: "
   done
-  lines "$fault" 1 '^piperun: rank 1 waits: recv grad s2 m0 from rank 2 for [0-9.]+ s \(step 1, instruction 21 of 40\); rank 2.s last instruction: '
+  lines "$fault" 1 '^piperun: rank 1 waits: recv grad s2 m0 from rank 2 for [0-9.]+ s \(step 1, instruction 20 of 40\); rank 2.s last instruction: '
   lines "$fault" 1 '^piperun: rank 3 waits: recv act s2 m0 from rank 2 for '
 done
-lines exit 1 '^error\[E0904\]: rank 2 is gone: .*; last instruction: wait for recv act s1 m0 \(step 1, instruction 9 of 40\)$'
-lines fail 1 '^error\[E0904\]: rank 2 failed: planted fault: failure at instruction 9; last instruction: wait for recv act s1 m0 \(step 1, instruction 9 of 40\)$'
-lines sleep 1 '^error\[E0904\]: rank 2 is waited for and does not get on with its work; last instruction: wait for recv act s1 m0 \(step 1, instruction 9 of 40\) \(no rank has moved for [0-9.]+ s, the limit is that of --timeout-first\)$'
-lines skip 1 '^error\[E0904\]: rank 2 never posted its instruction 11, send act s2 m0; '
+lines exit 1 '^error\[E0904\]: rank 2 is gone: .*; last instruction: wait for recv act s1 m0 \(step 1, instruction 8 of 40\)$'
+lines fail 1 '^error\[E0904\]: rank 2 failed: planted fault: failure at instruction 8; last instruction: wait for recv act s1 m0 \(step 1, instruction 8 of 40\)$'
+lines sleep 1 '^error\[E0904\]: rank 2 is waited for and does not get on with its work; last instruction: wait for recv act s1 m0 \(step 1, instruction 8 of 40\) \(no rank has moved for [0-9.]+ s, the limit is that of --timeout-first\)$'
+lines skip 1 '^error\[E0904\]: rank 2 never posted its instruction 10, send act s2 m0; '
 lines fail 1 'planted fault'
 
 # A limit that was asked for holds, even where 20 predicted steps (here 15 minutes) take longer.
 "$BIN/pipec" build -q "$(dirname "$0")/../../samples/minimal.pipe" --set cluster.gpu.flops.fp32=10MFLOPS -o "$work/slow.ppx"
-run patience 5 env PP_FAULT=2:8@2:sleep timeout -k 5 20 "$BIN/piperun" -q --timeout=1 "$work/slow.ppx"
+run patience 5 env PP_FAULT=2:8@2:sleep timeout -k 5 60 "$BIN/piperun" -q --timeout=4 "$work/slow.ppx"
 lines patience 1 '^error\[E0904\]: rank 2 .* the limit is that of --timeout\)$'
 
 # Signals: every rank says where it is, also one that sleeps.

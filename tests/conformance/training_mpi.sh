@@ -35,12 +35,12 @@ compare 8 1 1 tied 32
 [ "$(wc -l <"$work/one_4_tied_32.losses")" = 6 ] || { echo "want six steps"; failures=1; }
 grep -q '^weights block.5.mlp' "$work/one_4_tied_32.out" || { echo "want hashes of weights"; failures=1; }
 
-# A token out of range, which only the rank of the labels sees when it reads: one cause, and the exit code of a bad file.
+# A token out of range, which only the rank of the labels sees when it reads: one cause, and the exit code of a run that failed after it had begun.
 head -c 20 /dev/zero >"$work/tokens"
 printf '\377' >>"$work/tokens"
 "$BIN/write_training" 2 1 4 untied 8 >"$work/two.pps" || failures=1
-run bad_mpi 3 timeout -k 5 60 "$MPIRUN" -n 2 "$BIN/piperun" -q --data="$work/tokens" "$work/two.pps"
-run bad_loop 3 timeout -k 5 60 "$BIN/piperun" -q --transport=loop --data="$work/tokens" "$work/two.pps"
+run bad_mpi 5 timeout -k 5 60 "$MPIRUN" -n 2 "$BIN/piperun" -q --data="$work/tokens" "$work/two.pps"
+run bad_loop 5 timeout -k 5 60 "$BIN/piperun" -q --transport=loop --data="$work/tokens" "$work/two.pps"
 for name in bad_mpi bad_loop; do
   lines $name 1 '^error\[E0904\]: rank [01] failed: data file .*: token 255 at position 20 is not below vocab = .*; last instruction: load '
 done

@@ -65,6 +65,11 @@ fi
 
 # A rank that is lost within a tensor-parallel group: it is named, so is who waits for it in a body.
 run lost 5 env PP_FAULT=5:3:fail timeout -k 5 20 "$BIN/piperun" -q --transport=loop "$work/llama.ppx"
-lines lost 1 '^error\[E0904\]: rank 5 \(pp 1 tp 1 dp 0\) failed: planted fault: failure at instruction 4; '
+lines lost 1 '^error\[E0904\]: rank 5 \(pp 1 tp 1 dp 0\) failed: planted fault: failure at instruction 3; '
 lines lost 1 '^piperun: rank 4 \(pp 1 tp 0 dp 0\) waits: a collective of its tp group in fwd s1 m0 .*; rank 5 \(pp 1 tp 1 dp 0\)'
+
+# A loss that is not finite in one replica only: that one is named, though the losses of all are summed.
+forward=$("$BIN/pipedump" --view=list --rank=1 "$work/llama.ppx" | awk '$2 == "F" { print $1 }' | sed -n 2p)
+run nan 5 env PP_FAULT="6:$forward:nan" timeout -k 5 60 "$BIN/piperun" -q --transport=loop "$work/llama.ppx"
+lines nan 1 '^error\[E0905\]: loss is not finite at step 3, microbatch 1, stage 1, rank [67] \(pp 1 tp [01] dp 1\) \(3 steps in a row; no update was made\)$'
 finish

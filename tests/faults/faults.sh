@@ -5,7 +5,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 model=$here/../parity/model.pipe
 cd "$work"
 unset OMPI_COMM_WORLD_SIZE PMI_SIZE
-limits=(--timeout=2 --timeout-first=60 --timeout-heartbeat=3)
+limits=(--timeout=4 --timeout-first=60 --timeout-heartbeat=8) # more than a loaded machine keeps all ranks waiting
 checks=0
 
 wrong() {
@@ -21,21 +21,21 @@ launch() {
   local name=$1 ranks=$2 image=$3 launcher=()
   shift 3
   case $transport in
-  loop) launcher=(timeout -k 5 40 "$each" "$bin/piperun" --transport=loop) ;;
-  openmpi) launcher=(timeout -k 5 40 mpirun.openmpi -n "$ranks" "$each" "$bin/${piperun:-piperun}") ;;
+  loop) launcher=(timeout -k 5 100 "$each" "$bin/piperun" --transport=loop) ;;
+  openmpi) launcher=(timeout -k 5 100 mpirun.openmpi -n "$ranks" "$each" "$bin/${piperun:-piperun}") ;;
   # Without the option the launcher kills all ranks as soon as one is lost, before they can say anything.
-  mpich) launcher=(timeout -k 5 40 mpiexec.mpich -disable-auto-cleanup -n "$ranks" "$each" "$bin/${piperun:-piperun_mpich}") ;;
+  mpich) launcher=(timeout -k 5 100 mpiexec.mpich -disable-auto-cleanup -n "$ranks" "$each" "$bin/${piperun:-piperun_mpich}") ;;
   esac
   [ "$transport" != loop ] || ranks=1
-  rm -f codes
-  touch codes
+  rm -f codes said
+  touch codes said
   code=0
-  "${launcher[@]}" -q "${limits[@]}" --report="$name.report" "$image.ppx" "$@" >"$name.out" 2>"$name.err" </dev/null || code=$?
+  PP_SAID=$work/said "${launcher[@]}" -q "${limits[@]}" --report="$name.report" "$image.ppx" "$@" >"$name.out" 2>"$name.launcher" </dev/null || code=$?
   # The launcher may be gone before the last process.
-  for ((i = 0; i < 150 && $(wc -l <codes) < ranks; i++)); do
+  for ((i = 0; i < 600 && $(wc -l <codes) < ranks; i++)); do
     sleep 0.1
   done
-  # mpirun may drop the last that was said: the report counts as it stands in its file.
+  cp said "$name.err" # past the launcher, which may drop what is said last; the report as it stands in its file
   if [ -e "$name.report" ]; then
     { grep -vE '^(piperun: rank |error\[E0904\])' "$name.err"; cat "$name.report"; } >"$name.all"
     mv "$name.all" "$name.err"

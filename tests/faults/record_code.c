@@ -1,5 +1,6 @@
 /* record_code COMMAND...: runs it and appends "RANK CODE" to the file that PP_CODES names, then ends with its code (128
- * + the signal that ended it).
+ * + the signal that ended it). If PP_SAID names a file, the command's stderr is appended to it: launchers may drop what
+ * is said last.
  *
  * Launchers kill all processes at the first bad exit. The command and what records its code are out of reach of their
  * SIGKILL, in a session of their own, so what is recorded is how each rank ends by itself; other signals are passed on.
@@ -31,6 +32,9 @@ static int record(char **command, const char *path, const sigset_t *before)
 	pid_t child = fork();
 	if (child == 0) {
 		sigprocmask(SIG_SETMASK, before, NULL);
+		const char *said = getenv("PP_SAID");
+		if (said && dup2(open(said, O_WRONLY | O_APPEND | O_CREAT, 0666), STDERR_FILENO) < 0)
+			_exit(126);
 		execv(command[0], command);
 		_exit(127);
 	}

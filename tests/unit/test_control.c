@@ -92,13 +92,13 @@ static void the_rank_that_does_not_wait_is_late(void **state)
 	assert_int_equal(verdict.blame, PP_BLAME_LATE);
 	assert_int_equal(verdict.rank, 2);
 	check_report(&run, "no rank has moved for 60.0 s",
-	             "piperun: rank 0 waits: recv grad s1 m0 from rank 1 for 2.0 s (step 4, instruction 7 of 12); rank 1's "
-	             "last instruction: wait for recv grad s2 m0 (step 4, instruction 11 of 20)\n"
-	             "piperun: rank 1 waits: recv grad s2 m0 from rank 2 for 2.0 s (step 4, instruction 11 of 20); rank "
-	             "2's last instruction: fwd s2 m1 (step 4, instruction 6 of 12)\n"
-	             "piperun: rank 2 runs: fwd s2 m1 (step 4, instruction 6 of 12)\n"
+	             "piperun: rank 0 waits: recv grad s1 m0 from rank 1 for 2.0 s (step 4, instruction 6 of 12); rank 1's "
+	             "last instruction: wait for recv grad s2 m0 (step 4, instruction 10 of 20)\n"
+	             "piperun: rank 1 waits: recv grad s2 m0 from rank 2 for 2.0 s (step 4, instruction 10 of 20); rank "
+	             "2's last instruction: fwd s2 m1 (step 4, instruction 5 of 12)\n"
+	             "piperun: rank 2 runs: fwd s2 m1 (step 4, instruction 5 of 12)\n"
 	             "error[E0904]: rank 2 is waited for and does not get on with its work; last instruction: fwd s2 m1 "
-	             "(step 4, instruction 6 of 12) (no rank has moved for 60.0 s)\n");
+	             "(step 4, instruction 5 of 12) (no rank has moved for 60.0 s)\n");
 }
 
 /* Rank 2 waits for the end of its first send, which rank 1 waits for, too. */
@@ -131,8 +131,8 @@ static void who_is_past_a_post_and_has_not_made_it_is_named(void **state)
 	assert_int_equal(verdict.blame, PP_BLAME_UNPOSTED);
 	assert_int_equal(verdict.rank, 1);
 	assert_int_equal(verdict.index, 2);
-	check_last_line(&run, "error[E0904]: rank 1 never posted its instruction 3, recv grad s2 m0; last instruction: "
-	                      "wait for recv grad s2 m0 (step 4, instruction 11 of 20)\n");
+	check_last_line(&run, "error[E0904]: rank 1 never posted its instruction 2, recv grad s2 m0; last instruction: "
+	                      "wait for recv grad s2 m0 (step 4, instruction 10 of 20)\n");
 }
 
 /* A rank of an earlier step has not come to anything of this one; one of a later step is past all of it. */
@@ -197,10 +197,10 @@ static void a_machine_that_is_silent_is_named(void **state)
 	run.accounts[1].standing = run.accounts[2].standing = PP_SILENT;
 	run.accounts[1].silent = run.accounts[2].silent = 10 * second;
 	check_report(&run, "",
-	             "piperun: rank 0 waits: recv grad s1 m0 from rank 1 for 2.0 s (step 4, instruction 7 of 12); rank 1's "
-	             "last instruction: wait for recv grad s2 m0 (step 4, instruction 11 of 20)\n"
+	             "piperun: rank 0 waits: recv grad s1 m0 from rank 1 for 2.0 s (step 4, instruction 6 of 12); rank 1's "
+	             "last instruction: wait for recv grad s2 m0 (step 4, instruction 10 of 20)\n"
 	             "error[E0904]: rank 1 on far does not answer, nor does any other rank there, for 10.0 s: the machine "
-	             "or its link is down; last instruction: wait for recv grad s2 m0 (step 4, instruction 11 of 20); the "
+	             "or its link is down; last instruction: wait for recv grad s2 m0 (step 4, instruction 10 of 20); the "
 	             "same holds for 1 other\n");
 	run = make_run();
 	snprintf(run.accounts[1].host, sizeof run.accounts[1].host, "far");
@@ -208,7 +208,7 @@ static void a_machine_that_is_silent_is_named(void **state)
 	run.accounts[2].standing = PP_SILENT;
 	run.accounts[2].silent = 10 * second;
 	check_last_line(&run, "error[E0904]: rank 2 on far does not answer: no heartbeat for 10.0 s, so its process is "
-	                      "paused or cannot be reached; last instruction: fwd s2 m1 (step 4, instruction 6 of 12)\n");
+	                      "paused or cannot be reached; last instruction: fwd s2 m1 (step 4, instruction 5 of 12)\n");
 }
 
 /* Places come from other processes: nothing in them may lead out of the tables. */

@@ -334,7 +334,7 @@ static void a_stuck_rank_reports_where_it_is(void **state)
 	assert_true(pp_watch_report(&watches[1], "why not", out));
 	assert_false(pp_watch_report(&watches[1], "why not", out));
 	fclose(out);
-	assert_string_equal(text, "piperun: rank 1 runs: wait for recv act s0 m0 (step 1, instruction 2 of 6); why not\n");
+	assert_string_equal(text, "piperun: rank 1 runs: wait for recv act s0 m0 (step 1, instruction 1 of 6); why not\n");
 	free(text);
 	pp_arena_destroy(arena);
 }
