@@ -1,0 +1,70 @@
+/* Orders of computes under costs, apart from any program: what policies, the search, the bounds and the balance argue
+ * about. A problem says what every stage costs, how far stages are from each other and how much memory ranks have;
+ * an order is a row of actions per rank (schedule.h).
+ *
+ * Time: F of a stage starts when its rank is free and F of the stage before has ended and hopped over; B or I when the
+ * rank is free, its own F has ended and B or I of the stage after has ended and hopped over; W when the rank is free
+ * and its I has ended. A rank does one action at a time, in the order of its row, each as soon as it may. Hops do not
+ * wait for each other (a program over channels of its own: layout `channel` of simulate.h).
+ *
+ * Memory: bytes are taken when an action starts and given back when one ends. What a program needs besides (weights,
+ * message buffers, workspace) is not of the order: `room` is what is left. */
+#ifndef PP_ORDER_H
+#define PP_ORDER_H
+
+#include "arena.h"
+#include "schedule.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define PP_ROOM_UNLIMITED UINT64_MAX
+
+struct pp_order_stage {
+	uint32_t rank;
+	uint64_t ticks[PP_ACTION_KINDS]; /* ns of F, B, I, W; B is I + W unless measured */
+	uint64_t recompute;              /* ns ahead of every B or I, before or after its gradient arrives; 0: none */
+	/* ns from the end of F here until F of the next stage may start, and of B or I here until that of the stage
+	 * before may; 0 where both live on one rank, and at the ends of the model */
+	uint64_t forward_hop, backward_hop;
+	uint64_t held;       /* bytes from the start of F to the end of B or W */
+	uint64_t early;      /* part of `held` given back at the end of I already; 0 is what piperun does */
+	uint64_t more_fused; /* bytes besides, during B */
+	uint64_t more_split; /* bytes besides, from the start of I to the end of W */
+};
+
+struct pp_order_problem {
+	uint32_t ranks, stages, microbatches;
+	const struct pp_order_stage *stage; /* [stages], in the order of the model */
+	const uint64_t *room;               /* [ranks]: bytes, or PP_ROOM_UNLIMITED */
+	uint32_t pair_permille;             /* time of an overlapped pair, in thousandths of the sum; 1000: no gain */
+};
+
+struct pp_order_rank {
+	uint64_t busy;        /* ns of compute */
+	uint64_t first, last; /* start of the first and end of the last action; both 0: none */
+	uint64_t peak;        /* most bytes held */
+	uint32_t peak_stashes; /* most (stage, microbatch) forwards whose B or W is still to end */
+};
+
+struct pp_order_times {
+	uint64_t makespan;     /* 0 to the end of the last action */
+	uint64_t longest_span; /* largest last - first of a rank */
+	bool fits;             /* every peak is within its room */
+	struct pp_order_rank *rank; /* [ranks] */
+	uint64_t **start;           /* [ranks][actions of the row], NULL unless asked */
+};
+
+/* Run `rows` ([ranks]). False: they can't finish (a cycle of rows and data flow). O(actions). Saturating. */
+bool pp_order_run(struct pp_arena *arena, const struct pp_order_problem *problem, const struct pp_row *rows,
+                  bool starts, struct pp_order_times *times);
+
+/* What no order of F and B (`fused`), or of F, I and W, on these ranks within this room can beat: bounds.c gives the
+ * formulas. */
+struct pp_order_bound {
+	uint64_t makespan, span;
+	const char *makespan_term, *span_term; /* which formula binds, for people */
+};
+struct pp_order_bound pp_order_bound(struct pp_arena *arena, const struct pp_order_problem *problem, bool fused);
+
+#endif
