@@ -5,7 +5,9 @@
  * Time: F of a stage starts when its rank is free and F of the stage before has ended and hopped over; B or I when the
  * rank is free, its own F has ended and B or I of the stage after has ended and hopped over; W when the rank is free
  * and its I has ended. A rank does one action at a time, in the order of its row, each as soon as it may. Hops do not
- * wait for each other (a program over channels of its own: layout `channel` of simulate.h).
+ * wait for each other (a program over channels of its own: layout `channel` of simulate.h, where no message finds its
+ * channel busy or full). Actions joined by `paired` are one step: it starts when the inputs of all are there, takes
+ * pair_permille of their sum, and what they make is there at its end; recomputes come ahead of it.
  *
  * Memory: bytes are taken when an action starts and given back when one ends. What a program needs besides (weights,
  * message buffers, workspace) is not of the order: `room` is what is left. */
@@ -41,16 +43,16 @@ struct pp_order_problem {
 };
 
 struct pp_order_rank {
-	uint64_t busy;        /* ns of compute */
-	uint64_t first, last; /* start of the first and end of the last action; both 0: none */
-	uint64_t peak;        /* most bytes held */
+	uint64_t busy;         /* ns of compute */
+	uint64_t first, last;  /* start of the first and end of the last action; both 0: none */
+	uint64_t peak;         /* most bytes held */
 	uint32_t peak_stashes; /* most (stage, microbatch) forwards whose B or W is still to end */
 };
 
 struct pp_order_times {
-	uint64_t makespan;     /* 0 to the end of the last action */
-	uint64_t longest_span; /* largest last - first of a rank */
-	bool fits;             /* every peak is within its room */
+	uint64_t makespan;          /* 0 to the end of the last action */
+	uint64_t longest_span;      /* largest last - first of a rank */
+	bool fits;                  /* every peak is within its room */
 	struct pp_order_rank *rank; /* [ranks] */
 	uint64_t **start;           /* [ranks][actions of the row], NULL unless asked */
 };

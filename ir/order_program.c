@@ -1,0 +1,124 @@
+/* order_program.h. O(n log n) in the channels, O(n) in the instructions. */
+#include "order_program.h"
+
+#include "capped.h"
+#include "lifetime.h"
+
+#include <stdlib.h>
+
+/* ---- hops ------------------------------------------------------------------------------------ */
+
+static int by_ends(const void *left, const void *right)
+{
+	const struct pp_channel *const *a = left, *const *b = right;
+	if ((*a)->source != (*b)->source)
+		return (*a)->source < (*b)->source ? -1 : 1;
+	if ((*a)->destination != (*b)->destination)
+		return (*a)->destination < (*b)->destination ? -1 : 1;
+	return (*a)->kind < (*b)->kind ? -1 : (*a)->kind > (*b)->kind;
+}
+
+static uint64_t hop(const struct pp_channel **sorted, uint32_t count, const struct pp_channel *wanted, uint64_t bytes)
+{
+	const struct pp_channel *const *found = count ? bsearch(&wanted, sorted, count, sizeof *sorted, by_ends) : NULL;
+	return found ? pp_transfer_ticks((*found)->latency, (*found)->bandwidth, bytes) : 0;
+}
+
+static void price_hops(struct pp_arena *scratch, const struct pp_program *program, struct pp_order_stage *stages)
+{
+	const struct pp_channel **sorted = PP_NEW_ARRAY(scratch, const struct pp_channel *, program->channel_count);
+	for (uint32_t c = 0; c < program->channel_count; c++)
+		sorted[c] = &program->channels[c];
+	if (program->channel_count)
+		qsort(sorted, program->channel_count, sizeof *sorted, by_ends);
+	for (uint32_t s = 0; s + 1 < program->stage_count; s++) {
+		const struct pp_stage *from = &program->stages[s], *to = &program->stages[s + 1];
+		if (from->rank == to->rank)
+			continue;
+		uint64_t bytes = (uint64_t)from->out_count * pp_dtype_size[from->out_dtype];
+		struct pp_channel act = {.source = from->rank, .destination = to->rank, .kind = PP_ACT};
+		struct pp_channel grad = {.source = to->rank, .destination = from->rank, .kind = PP_GRAD};
+		stages[s].forward_hop = hop(sorted, program->channel_count, &act, bytes);
+		stages[s + 1].backward_hop = hop(sorted, program->channel_count, &grad, bytes);
+	}
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+struct pp_row *pp_order_rows_of(struct pp_arena *arena, const struct pp_program *program,
+                                const struct pp_named_program *named)
+{
+	static const uint8_t kinds[PP_PHASE_COUNT] = {
+	    [PP_PHASE_F] = PP_F, [PP_PHASE_B] = PP_B, [PP_PHASE_I] = PP_I, [PP_PHASE_W] = PP_W};
+	struct pp_row *rows = PP_NEW_ARRAY(arena, struct pp_row, program->ranks);
+	for (uint32_t rank = 0; rank < program->ranks; rank++) {
+		const struct pp_stream *stream = &named->streams[rank];
+		uint32_t computes = 0;
+		for (uint32_t i = 0; i < stream->count; i++)
+			computes += pp_is_compute(&stream->items[i]);
+		rows[rank].actions = PP_NEW_ARRAY(arena, struct pp_action, computes);
+		for (uint32_t i = 0; i < stream->count; i++) {
+			const struct pp_instr *instr = &stream->items[i];
+			if (!pp_is_compute(instr) || instr->op == PP_OP_REMAT)
+				continue;
+			rows[rank].actions[rows[rank].count++] = (struct pp_action){.stage = instr->stage,
+			                                                            .mb = instr->mb,
+			                                                            .kind = kinds[pp_phase_of(instr)],
+			                                                            .paired = instr->flags & PP_PAIR,
+			                                                            .span = PP_NO_SPAN};
+		}
+	}
+	return rows;
+}
+
+/* ---- room ------------------------------------------------------------------------------------ */
+
+/* What a rank's plan takes beside what its order holds. */
+static void find_room(struct pp_arena *scratch, const struct pp_program *program,
+                      const struct pp_order_problem *problem, uint64_t *room)
+{
+	struct pp_order_times times;
+	const struct pp_named_program *train = pp_program_find(program, "train");
+	bool run = train && pp_order_run(scratch, problem, pp_order_rows_of(scratch, program, train), false, &times);
+	for (uint32_t rank = 0; rank < program->ranks; rank++) {
+		const struct pp_rank *memory = &program->rank[rank];
+		uint64_t others = memory->static_bytes;
+		if (run && memory->arena_bytes > times.rank[rank].peak && memory->arena_bytes - times.rank[rank].peak > others)
+			others = memory->arena_bytes - times.rank[rank].peak;
+		uint64_t taken = pp_plus(memory->reserve, others);
+		room[rank] = memory->capacity == 0 ? PP_ROOM_UNLIMITED
+		                                   : memory->capacity - (taken < memory->capacity ? taken : memory->capacity);
+	}
+}
+
+struct pp_order_problem *pp_order_of_program(struct pp_arena *arena, const struct pp_program *program)
+{
+	struct pp_order_stage *stages = PP_NEW_ARRAY(arena, struct pp_order_stage, program->stage_count);
+	for (uint32_t s = 0; s < program->stage_count; s++) {
+		const struct pp_stage *stage = &program->stages[s];
+		stages[s] = (struct pp_order_stage){.rank = stage->rank,
+		                                    .ticks = {[PP_F] = stage->ticks[PP_PHASE_F],
+		                                              [PP_B] = stage->ticks[PP_PHASE_B],
+		                                              [PP_I] = stage->ticks[PP_PHASE_I],
+		                                              [PP_W] = stage->ticks[PP_PHASE_W]},
+		                                    .recompute = stage->recomputes ? stage->ticks[PP_PHASE_R] : 0,
+		                                    .held = stage->stash_bytes,
+		                                    .more_fused = stage->recomputes ? stage->extra_bytes : 0,
+		                                    .more_split = stage->extra_bytes};
+	}
+	struct pp_arena *scratch = pp_arena_scratch(arena);
+	uint64_t *room = PP_NEW_ARRAY(arena, uint64_t, program->ranks);
+	price_hops(scratch, program, stages);
+	struct pp_order_problem *problem = PP_NEW(arena, struct pp_order_problem);
+	*problem = (struct pp_order_problem){.ranks = program->ranks,
+	                                     .stages = program->stage_count,
+	                                     .microbatches = program->microbatches,
+	                                     .stage = stages,
+	                                     .room = room,
+	                                     .pair_permille = program->cost.pair_permille};
+	for (uint32_t rank = 0; rank < program->ranks; rank++)
+		room[rank] = PP_ROOM_UNLIMITED;
+	find_room(scratch, program, problem, room);
+	pp_arena_destroy(scratch);
+	return problem;
+}
