@@ -17,18 +17,28 @@ static uint32_t *place_stages(struct pp_arena *arena, const struct pp_spec *spec
 	return ranks;
 }
 
-/* The rows of `interleaved` let a microbatch pass all ranks, chunk by chunk: on another placement they never finish. */
+/* Rows that let a microbatch pass all ranks, chunk by chunk: on another placement they never finish. */
+static const char *const looped[] = {"interleaved", "zb_h1", "gis", "gis_h"};
+
+static bool is_looped(const char *policy)
+{
+	for (size_t i = 0; i < sizeof looped / sizeof *looped; i++)
+		if (strcmp(policy, looped[i]) == 0)
+			return true;
+	return false;
+}
+
 static bool placed_in_a_loop(const struct pp_resolved *resolved, const uint32_t *stage_rank, struct pp_diag *diag)
 {
 	const struct pp_spec *spec = &resolved->spec;
-	if (strcmp(resolved->policy, "interleaved") != 0 || spec->parallel.vpp < 2)
+	if (!is_looped(resolved->policy) || spec->parallel.vpp < 2)
 		return true;
 	for (uint32_t s = 0; s < spec->stages.stage_count; s++) {
 		if (stage_rank[s] == s % spec->parallel.pp)
 			continue;
 		struct pp_message *m = pp_error(diag, "E0614", spec->stages.span,
-		                                "`interleaved` needs `place = loop`, and stage %u is on rank %u instead of %u",
-		                                s, stage_rank[s], s % spec->parallel.pp);
+		                                "`%s` needs `place = loop`, and stage %u is on rank %u instead of %u",
+		                                resolved->policy, s, stage_rank[s], s % spec->parallel.pp);
 		pp_help(m, "use `place = loop`, schedule gpipe, or write the rows: `order for r { … }`");
 		return false;
 	}

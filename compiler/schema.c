@@ -29,9 +29,9 @@ struct policy {
 };
 
 static const struct policy policies[] = {
-    {"gpipe", PP_NOW},        {"1f1b", PP_NOW},         {"interleaved", PP_NOW}, {"eager_1f1b", PP_LATER},
-    {"loopedbfs", PP_LATER},  {"gis", PP_LATER},        {"gis_h", PP_LATER},     {"zb_h1", PP_LATER},
-    {"zb_h2", PP_LATER},      {"zb_v", PP_LATER},       {"v_half", PP_LATER},    {"v_min", PP_LATER},
+    {"gpipe", PP_NOW},        {"1f1b", PP_NOW},         {"interleaved", PP_NOW}, {"eager_1f1b", PP_NOW},
+    {"loopedbfs", PP_NOW},    {"gis", PP_NOW},          {"gis_h", PP_NOW},       {"zb_h1", PP_NOW},
+    {"zb_h2", PP_NOW},        {"zb_v", PP_LATER},       {"v_half", PP_LATER},    {"v_min", PP_LATER},
     {"v_adaptive", PP_LATER}, {"dualpipe_v", PP_LATER}, {"search", PP_LATER},
 };
 

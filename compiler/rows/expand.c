@@ -342,10 +342,13 @@ static bool loop(struct pp_row_build *row, const struct pp_pattern *part)
 	return ok;
 }
 
-/* Actions of one turn: an action, or the two of a pair. */
+/* Actions of one turn: an action, the two of a pair, or what an inner weave does in one round. */
 static size_t turn(const struct pp_raw_action *actions, size_t at)
 {
-	return actions[at].paired ? 2 : 1;
+	size_t last = at;
+	while (actions[last].paired || actions[last].glued)
+		last++;
+	return last - at + 1;
 }
 
 static struct pp_raw_action *scratch_for(struct pp_row_build *row, size_t count)
@@ -357,7 +360,8 @@ static struct pp_raw_action *scratch_for(struct pp_row_build *row, size_t count)
 	return row->scratch;
 }
 
-/* Merge A = [a, b) and B = [b, end) of the row: `ahead` turns of A, then A and B in turn, then the rest. */
+/* Merge A = [a, b) and B = [b, end) of the row: `ahead` turns of A, then rounds of a turn of A and one of B, then the
+ * rest. */
 static void merge(struct pp_row_build *row, size_t a, size_t b, int64_t ahead)
 {
 	size_t end = row->count, start = a, middle = b, count = 0;
@@ -369,6 +373,8 @@ static void merge(struct pp_row_build *row, size_t a, size_t b, int64_t ahead)
 		size_t *at = take_a ? &a : &b;
 		for (size_t left = turn(actions, *at); left > 0; left--)
 			merged[count++] = actions[(*at)++];
+		if (take_a && ahead == 0 && b < end)
+			merged[count - 1].glued = true;
 		if (take_a && ahead > 0)
 			ahead--;
 		else

@@ -11,6 +11,7 @@ struct pp_raw_action {
 	uint32_t chunk, number;
 	uint8_t kind; /* enum pp_action_kind */
 	bool paired;
+	bool glued; /* the next action belongs to the same round of a weave: an outer weave keeps them together */
 	struct pp_span span;
 };
 

@@ -120,6 +120,21 @@ static void weaves(void **state)
 	            "0F0,0F1,(0F2;0B0)OVERLAP_F_B,0B1,(0F3;0B2)OVERLAP_F_B,0B3\n");
 }
 
+/* A round of an inner weave is one turn of the outer one. */
+static void woven_turns(void **state)
+{
+	(void)state;
+	struct shape shape = {.p = 1, .v = 1, .m = 4};
+	assert_rows("order { weave 2 {F*m} { weave 1 {I*m} {W*m} } }", shape,
+	            "0F0,0F1,0F2,0I0,0F3,0I1,0W0,0I2,0W1,0I3,0W2,0W3\n");
+	assert_rows("order { weave 1 { weave 1 {F*m} {I*m} } {W*m} }", shape,
+	            "0F0,0F1,0I0,0W0,0F2,0I1,0W1,0F3,0I2,0W2,0I3,0W3\n");
+	assert_rows("order { weave 0 {F*m} { weave 0 {I*m} { weave 0 {W*m} {} } } }", shape,
+	            "0F0,0I0,0W0,0F1,0I1,0W1,0F2,0I2,0W2,0F3,0I3,0W3\n");
+	assert_rows("order { weave 1 {F*2} { (weave 0 {I} {W})*2 } F*2 B*2 }", shape,
+	            "0F0,0F1,0I0,0W0,0I1,0W1,0F2,0F3,0B2,0B3\n");
+}
+
 /* DualPipe-V, p = 2, m = 4: pairs, W.1, ranks of a V. */
 static void pairs(void **state)
 {
@@ -366,6 +381,7 @@ int main(void)
 	    cmocka_unit_test(zero_bubble_rows),
 	    cmocka_unit_test(chunks),
 	    cmocka_unit_test(weaves),
+	    cmocka_unit_test(woven_turns),
 	    cmocka_unit_test(pairs),
 	    cmocka_unit_test(interleaved_row_is_the_library_one),
 	    cmocka_unit_test(wrong_counts),

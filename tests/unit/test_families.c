@@ -1,0 +1,181 @@
+/* The families of the row library: makespan, span and activations in flight are those of their closed forms over many
+ * ranks, microbatches and chunks, with and without transfers and with unequal F, I and W; where no form holds
+ * (m < p) they can still be executed. Sources: the table in docs/schedules.md. */
+#include "families_fixture.h"
+
+/* Forwards in flight on each rank are at most, and with enough microbatches exactly, what `flight` says. */
+typedef uint32_t (*flight_form)(uint32_t p, uint32_t v, uint32_t m, uint32_t r);
+typedef uint64_t (*time_form)(uint32_t p, uint32_t v, uint32_t m, struct even_costs c);
+
+struct family {
+	const char *name;
+	enum pp_place place;
+	uint32_t first_v, last_v;
+	bool (*holds)(uint32_t p, uint32_t v, uint32_t m); /* the forms below; elsewhere only valid */
+	time_form makespan;
+	flight_form flight;
+	struct even_costs costs; /* of one rank's whole share */
+};
+
+static bool always(uint32_t p, uint32_t v, uint32_t m)
+{
+	(void)p, (void)v, (void)m;
+	return true;
+}
+
+static bool enough(uint32_t p, uint32_t v, uint32_t m)
+{
+	(void)v;
+	return m >= p;
+}
+
+static bool whole_groups(uint32_t p, uint32_t v, uint32_t m)
+{
+	(void)v;
+	return m % p == 0;
+}
+
+static bool half_groups(uint32_t p, uint32_t v, uint32_t m)
+{
+	(void)v;
+	return m % ((p + 1) / 2) == 0 && m >= p;
+}
+
+static bool twice(uint32_t p, uint32_t v, uint32_t m)
+{
+	(void)v;
+	return m + 1 >= 2 * p;
+}
+
+/* Largest of n = max(1, m div p) groups. */
+static uint32_t group_of(uint32_t m, uint32_t p)
+{
+	uint32_t n = most(1, m / p);
+	return (m + n - 1) / n;
+}
+
+/* ---- forms, costs are those of a chunk -------------------------------------------------------- */
+
+/* (m+p-1)(F+B) of whole ranks: fused, all filled and drained once. */
+static uint64_t fused_time(uint32_t p, uint32_t v, uint32_t m, struct even_costs c)
+{
+	return (uint64_t)(m * v + p - 1) * (c.forward + c.input + c.weight);
+}
+
+/* eager: hops are hidden behind the extra forwards, only the fill and the drain see them. */
+static uint64_t eager_time(uint32_t p, uint32_t v, uint32_t m, struct even_costs c)
+{
+	return fused_time(p, v, m, c) + 2 * (uint64_t)(p - 1) * c.hop;
+}
+
+/* ZB-H1: (p-1)(F+I-W) of bubble, (p-1)F to begin with and (p-1)(I-W) later. */
+static uint64_t h1_time(uint32_t p, uint32_t v, uint32_t m, struct even_costs c)
+{
+	return (uint64_t)m * v * (c.forward + c.input + c.weight) + (uint64_t)(p - 1) * (c.forward + c.input - c.weight);
+}
+
+/* ZB-H2: m(F+I+W) + (p-1)F. */
+static uint64_t h2_time(uint32_t p, uint32_t v, uint32_t m, struct even_costs c)
+{
+	(void)v;
+	return (uint64_t)m * (c.forward + c.input + c.weight) + (uint64_t)(p - 1) * c.forward;
+}
+
+/* GIS: (p-1)(F+I)/v of bubble. */
+static uint64_t gis_time(uint32_t p, uint32_t v, uint32_t m, struct even_costs c)
+{
+	return (uint64_t)m * v * (c.forward + c.input + c.weight) + (uint64_t)(p - 1) * (c.forward + c.input);
+}
+
+/* GIS-H: (p-g)(v-1) more slots of F+I-W. */
+static uint64_t gis_h_time(uint32_t p, uint32_t v, uint32_t m, struct even_costs c)
+{
+	uint32_t g = (p + 1) / 2;
+	return gis_time(p, v, m, c) + (uint64_t)(p - g) * (v - 1) * (c.forward + c.input - c.weight);
+}
+
+static uint32_t all_flight(uint32_t p, uint32_t v, uint32_t m, uint32_t r)
+{
+	(void)p, (void)r;
+	return m * v;
+}
+
+static uint32_t eager_flight(uint32_t p, uint32_t v, uint32_t m, uint32_t r)
+{
+	(void)v;
+	return least(m, 2 * (p - r) - 1);
+}
+
+static uint32_t h1_flight(uint32_t p, uint32_t v, uint32_t m, uint32_t r)
+{
+	(void)r;
+	return least(m * v, (v - 1) * group_of(m, p) + p);
+}
+
+static uint32_t h2_flight(uint32_t p, uint32_t v, uint32_t m, uint32_t r)
+{
+	(void)v, (void)r;
+	return least(m, 2 * p - 1);
+}
+
+static uint32_t gis_flight(uint32_t p, uint32_t v, uint32_t m, uint32_t r)
+{
+	uint32_t n = (m + p - 1) / p, w = (m + n - 1) / n;
+	return least(m * v, (v - 1) * w + p - r);
+}
+
+static uint32_t gis_h_flight(uint32_t p, uint32_t v, uint32_t m, uint32_t r)
+{
+	uint32_t w = group_of(m, (p + 1) / 2);
+	return least(m * v, (v - 1) * w + p - r);
+}
+
+static const struct family families[] = {
+    {"loopedbfs", PP_PLACE_LOOP, 1, 4, enough, fused_time, all_flight, {1, 1, 1, 0, 0}},
+    {"loopedbfs", PP_PLACE_LOOP, 1, 3, enough, fused_time, all_flight, {5, 6, 4, 0, 0}},
+    {"eager_1f1b", PP_PLACE_LOOP, 1, 1, always, fused_time, eager_flight, {1, 1, 1, 0, 0}},
+    {"eager_1f1b", PP_PLACE_LOOP, 1, 1, always, eager_time, eager_flight, {10, 10, 10, 3, 0}},
+    {"eager_1f1b", PP_PLACE_LOOP, 1, 1, always, eager_time, eager_flight, {10, 11, 7, 1, 0}},
+    {"zb_h1", PP_PLACE_LOOP, 1, 4, enough, h1_time, h1_flight, {1, 1, 1, 0, 0}},
+    {"zb_h1", PP_PLACE_LOOP, 1, 1, enough, h1_time, h1_flight, {10, 11, 7, 0, 0}},
+    {"zb_h2", PP_PLACE_LOOP, 1, 1, twice, h2_time, h2_flight, {1, 1, 1, 0, 0}},
+    {"gis", PP_PLACE_LOOP, 2, 4, whole_groups, gis_time, gis_flight, {1, 1, 1, 0, 0}},
+    {"gis", PP_PLACE_LOOP, 2, 4, whole_groups, gis_time, gis_flight, {10, 11, 7, 0, 0}},
+    {"gis_h", PP_PLACE_LOOP, 2, 4, half_groups, gis_h_time, gis_h_flight, {1, 1, 1, 0, 0}},
+};
+
+static void one_shape(const struct family *f, uint32_t p, uint32_t v, uint32_t m)
+{
+	struct expanded x = expand_family(f->name, (struct shape){.p = p, .v = v, .m = m, .place = f->place});
+	struct pp_order_times times = even_times(&x, f->costs);
+	for (uint32_t r = 0; r < p; r++)
+		assert_int_equal(times.rank[r].peak_stashes, in_flight_of(&x, r));
+	bool exact = f->holds(p, v, m);
+	if (exact && times.makespan != f->makespan(p, v, m, f->costs))
+		fail_msg("%s p=%u v=%u m=%u: makespan %llu, not %llu", f->name, p, v, m, (unsigned long long)times.makespan,
+		         (unsigned long long)f->makespan(p, v, m, f->costs));
+	for (uint32_t r = 0; r < p; r++) {
+		uint32_t got = times.rank[r].peak_stashes, wanted = f->flight(p, v, m, r);
+		if (exact ? got != wanted : got > wanted)
+			fail_msg("%s p=%u v=%u m=%u: %u in flight on rank %u, not %u", f->name, p, v, m, got, r, wanted);
+	}
+	expanded_free(&x);
+}
+
+static void closed_forms(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+		for (uint32_t p = 1; p <= 7; p++)
+			for (uint32_t v = families[i].first_v; v <= families[i].last_v; v++)
+				for (uint32_t m = 1; m <= 22; m++)
+					one_shape(&families[i], p, v, m);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(closed_forms),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
