@@ -60,7 +60,7 @@ static bool check_named(struct pp_unit *unit)
 
 static bool run_schedule(struct pp_unit *unit)
 {
-	if (!pp_schedule_make(unit->arena, &unit->resolved, unit->sources, unit->diag, &unit->schedule))
+	if (!pp_schedule_make(unit->arena, &unit->resolved, unit->sources, unit->diag, NULL, false, &unit->schedule))
 		return false;
 	return unit->resolved.schedule ? pp_schedule_check(unit->arena, &unit->schedule, unit->diag) : check_named(unit);
 }

@@ -1,12 +1,15 @@
-/* From the spec to the input of the row expander. */
+/* From the spec to rows: the input of the row expander, or of a constructor of compiler/order/. */
 #include "schedule_make.h"
 
+#include "ir/figures.h"
 #include "library.h"
+#include "policy.h"
 #include "rows.h"
 
-#include <string.h>
+#include <assert.h>
+#include <inttypes.h>
 
-static uint32_t *place_stages(struct pp_arena *arena, const struct pp_spec *spec)
+uint32_t *pp_schedule_place(struct pp_arena *arena, const struct pp_spec *spec)
 {
 	uint32_t *ranks = PP_NEW_ARRAY(arena, uint32_t, spec->stages.stage_count);
 	for (uint32_t s = 0; s < spec->stages.stage_count; s++) {
@@ -17,48 +20,48 @@ static uint32_t *place_stages(struct pp_arena *arena, const struct pp_spec *spec
 	return ranks;
 }
 
-/* Rows that let a microbatch pass all ranks, chunk by chunk: on another placement they never finish. */
-static const char *const looped[] = {"interleaved", "zb_h1", "gis", "gis_h"};
-
-static bool is_looped(const char *policy)
+bool pp_schedule_aware(const struct pp_resolved *resolved)
 {
-	for (size_t i = 0; i < sizeof looped / sizeof *looped; i++)
-		if (strcmp(policy, looped[i]) == 0)
-			return true;
-	return false;
+	const struct pp_policy *policy = resolved->policy ? pp_policy_find(resolved->policy) : NULL;
+	return policy && policy->aware;
 }
 
-static bool placed_in_a_loop(const struct pp_resolved *resolved, const uint32_t *stage_rank, struct pp_diag *diag)
+/* The rows of a named schedule are for its placement: on another one they never finish, or are no better than others.
+ */
+static bool fits_placement(const struct pp_resolved *resolved, const struct pp_policy *policy,
+                           const uint32_t *stage_rank, struct pp_diag *diag)
 {
 	const struct pp_spec *spec = &resolved->spec;
-	if (!is_looped(resolved->policy) || spec->parallel.vpp < 2)
+	uint32_t p = spec->parallel.pp, v = spec->parallel.vpp;
+	if (policy->vpp && (v != policy->vpp || spec->stages.stage_count != p * v)) {
+		struct pp_message *m =
+		    pp_error(diag, "E0614", spec->parallel_span,
+		             "`%s` needs vpp = %" PRIu32 ", and there are %" PRIu32 " stages on %" PRIu32 " ranks",
+		             policy->name, policy->vpp, spec->stages.stage_count, p);
+		pp_help(m, "leave `vpp` out, or write `vpp = %" PRIu32 "` in `parallel`", policy->vpp);
+		return false;
+	}
+	if (policy->place == PP_PLACE_LIST || (v < 2 && policy->place == PP_PLACE_LOOP))
 		return true;
 	for (uint32_t s = 0; s < spec->stages.stage_count; s++) {
-		if (stage_rank[s] == s % spec->parallel.pp)
+		uint32_t wanted = pp_place_rank((enum pp_place)policy->place, s, p, v);
+		if (stage_rank[s] == wanted)
 			continue;
-		struct pp_message *m = pp_error(diag, "E0614", spec->stages.span,
-		                                "`%s` needs `place = loop`, and stage %u is on rank %u instead of %u",
-		                                resolved->policy, s, stage_rank[s], s % spec->parallel.pp);
-		pp_help(m, "use `place = loop`, schedule gpipe, or write the rows: `order for r { … }`");
+		const char *place = pp_place_name[policy->place];
+		struct pp_message *m =
+		    pp_error(diag, "E0614", spec->stages.span,
+		             "`%s` needs `place = %s`, and stage %" PRIu32 " is on rank %" PRIu32 " instead of %" PRIu32,
+		             policy->name, place, s, stage_rank[s], wanted);
+		pp_help(m, "use `place = %s`, schedule gpipe, or write the rows: `order for r { … }`", place);
 		return false;
 	}
 	return true;
 }
 
-bool pp_schedule_make(struct pp_arena *arena, const struct pp_resolved *resolved, struct pp_sources *sources,
-                      struct pp_diag *diag, struct pp_schedule *out)
+static bool expand_rows(struct pp_arena *arena, const struct pp_resolved *resolved, const struct pp_stmt *block,
+                        const uint32_t *stage_rank, struct pp_diag *diag, struct pp_schedule *out)
 {
 	const struct pp_spec *spec = &resolved->spec;
-	const struct pp_stmt *block = resolved->schedule;
-	if (!block)
-		block = pp_library_schedule(arena, resolved->strings, sources, diag, resolved->policy);
-	if (!block) {
-		pp_error(diag, "E0010", spec->schedule_span, "schedule `%s` is not supported yet", resolved->policy);
-		return false;
-	}
-	uint32_t *stage_rank = place_stages(arena, spec);
-	if (!resolved->schedule && !placed_in_a_loop(resolved, stage_rank, diag))
-		return false;
 	struct pp_rows_input input = {
 	    .name = spec->schedule_name,
 	    .block = block,
@@ -73,4 +76,57 @@ bool pp_schedule_make(struct pp_arena *arena, const struct pp_resolved *resolved
 	    .sources = resolved->sources,
 	};
 	return pp_rows_expand(arena, &input, diag, out);
+}
+
+static void report_refusal(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_policy *policy,
+                           const struct pp_order_refusal *refusal, struct pp_diag *diag)
+{
+	struct pp_message *m =
+	    pp_error(diag, refusal->least_room ? "E0670" : "E0614", spec->schedule_span, "`%s` %s", policy->name,
+	             refusal->reason ? refusal->reason : "finds no order within the memory");
+	if (refusal->least_room)
+		pp_note(m, "rank %" PRIu32 " needs %s for activations at least", refusal->rank,
+		        pp_show_bytes(arena, refusal->least_room));
+	if (refusal->help)
+		pp_help(m, "%s", refusal->help);
+}
+
+static bool construct(struct pp_arena *arena, const struct pp_resolved *resolved, const struct pp_policy *policy,
+                      const struct pp_order_problem *problem, bool draft, struct pp_diag *diag, struct pp_schedule *out)
+{
+	const struct pp_spec *spec = &resolved->spec;
+	struct pp_order_options options = {.group = spec->group, .draft = draft};
+	struct pp_order_refusal refusal = {0};
+	assert(problem);
+	*out = (struct pp_schedule){
+	    .name = spec->schedule_name,
+	    .ranks = problem->ranks,
+	    .stages = problem->stages,
+	    .microbatches = problem->microbatches,
+	    .stage_rank = PP_NEW_ARRAY(arena, uint32_t, problem->stages),
+	    .rows = PP_NEW_ARRAY(arena, struct pp_row, problem->ranks),
+	};
+	for (uint32_t s = 0; s < problem->stages; s++)
+		out->stage_rank[s] = problem->stage[s].rank;
+	if (policy->make(arena, problem, &options, out->rows, &refusal))
+		return true;
+	report_refusal(arena, spec, policy, &refusal, diag);
+	return false;
+}
+
+bool pp_schedule_make(struct pp_arena *arena, const struct pp_resolved *resolved, struct pp_sources *sources,
+                      struct pp_diag *diag, const struct pp_order_problem *problem, bool draft, struct pp_schedule *out)
+{
+	uint32_t *stage_rank = pp_schedule_place(arena, &resolved->spec);
+	if (resolved->schedule)
+		return expand_rows(arena, resolved, resolved->schedule, stage_rank, diag, out);
+	const struct pp_policy *policy = pp_policy_find(resolved->policy);
+	assert(policy && policy->status == PP_NOW);
+	if (!fits_placement(resolved, policy, stage_rank, diag))
+		return false;
+	if (policy->make)
+		return construct(arena, resolved, policy, problem, draft, diag, out);
+	const struct pp_stmt *block = pp_library_schedule(arena, resolved->strings, sources, diag, policy->name);
+	assert(block);
+	return expand_rows(arena, resolved, block, stage_rank, diag, out);
 }

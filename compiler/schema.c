@@ -23,20 +23,6 @@ const struct pp_attribute_row pp_attribute_table[PP_ATTR_COUNT] = {
 #undef PP_ATTRIBUTE
 };
 
-struct policy {
-	const char *name;
-	enum pp_feature status;
-};
-
-static const struct policy policies[] = {
-    {"gpipe", PP_NOW},        {"1f1b", PP_NOW},         {"interleaved", PP_NOW}, {"eager_1f1b", PP_NOW},
-    {"loopedbfs", PP_NOW},    {"gis", PP_NOW},          {"gis_h", PP_NOW},       {"zb_h1", PP_NOW},
-    {"zb_h2", PP_NOW},        {"zb_v", PP_LATER},       {"v_half", PP_LATER},    {"v_min", PP_LATER},
-    {"v_adaptive", PP_LATER}, {"dualpipe_v", PP_LATER}, {"search", PP_LATER},
-};
-
-enum { POLICY_COUNT = sizeof(policies) / sizeof(policies[0]) };
-
 bool pp_schema_next_name(const char **at, const char **name, size_t *length, bool *later)
 {
 	if (!**at)
@@ -220,23 +206,4 @@ const char *pp_schema_wanted(struct pp_arena *arena, const struct pp_attribute_r
 const char *pp_schema_doc(struct pp_arena *arena, const struct pp_attribute_row *row)
 {
 	return pp_arena_copy(arena, row->doc, strcspn(row->doc, ";"));
-}
-
-bool pp_schema_policy(const char *name, enum pp_feature *status)
-{
-	for (int i = 0; i < POLICY_COUNT; i++) {
-		if (strcmp(policies[i].name, name) == 0) {
-			*status = policies[i].status;
-			return true;
-		}
-	}
-	return false;
-}
-
-const char *pp_schema_nearest_policy(const char *word)
-{
-	const char *names[POLICY_COUNT];
-	for (int i = 0; i < POLICY_COUNT; i++)
-		names[i] = policies[i].name;
-	return pp_nearest(word, names, POLICY_COUNT);
 }

@@ -94,8 +94,4 @@ const char *pp_schema_doc(struct pp_arena *arena, const struct pp_attribute_row 
 
 struct pp_dimension pp_want_dimension(enum pp_want want);
 
-/* Named schedules: PP_NOW, PP_LATER, or false when there is no such policy. */
-bool pp_schema_policy(const char *name, enum pp_feature *status);
-const char *pp_schema_nearest_policy(const char *word);
-
 #endif

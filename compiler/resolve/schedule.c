@@ -2,6 +2,8 @@
  * are read by compiler/rows/rows.c. */
 #include "resolver.h"
 
+#include "compiler/policy.h"
+
 #include <string.h>
 
 /* ---- the choice ------------------------------------------------------------------------------ */
@@ -50,13 +52,13 @@ static void report_unknown(struct pp_resolver *resolver, const struct choice *ch
 			struct pp_message *missing =
 			    pp_error(resolver->diag, "E0111", stmt->label.span,
 			             "schedule `%.60s` has no `order`, and is none of the library", choice->name);
-			pp_help(missing, "write `order for r { … }` in it, or use gpipe, 1f1b or interleaved");
+			pp_help(missing, "write `order for r { … }` in it, or use %s", pp_policy_names(resolver->arena));
 			return;
 		}
 	const char *written = written_names(resolver), *from = pp_span_known(choice->span) ? "" : "--schedule: ";
 	struct pp_message *message =
 	    pp_error(resolver->diag, "E0207", choice->span, "%sthere is no schedule `%.60s`", from, choice->name);
-	const char *nearest = pp_schema_nearest_policy(choice->name);
+	const char *nearest = pp_policy_nearest(choice->name);
 	for (const struct pp_stmt *stmt = resolver->main->ast->first; stmt; stmt = stmt->next) {
 		const char *name = is_schedule(stmt) ? name_of(stmt) : NULL;
 		if (name && pp_nearest(choice->name, &name, 1))
@@ -65,7 +67,8 @@ static void report_unknown(struct pp_resolver *resolver, const struct choice *ch
 	if (nearest)
 		pp_help(message, "did you mean `%s`?", nearest);
 	else
-		pp_help(message, "this file has %s; the library has gpipe, 1f1b, interleaved", *written ? written : "none");
+		pp_help(message, "this file has %s; the library has %s", *written ? written : "none",
+		        pp_policy_names(resolver->arena));
 }
 
 /* --schedule, else run.schedule, else the only one. False: reported. */
@@ -118,14 +121,14 @@ static const struct pp_stmt *find_in_body(const struct pp_stmt *schedule, enum p
 
 static bool use_policy(struct pp_resolver *resolver, const char *name, struct pp_span span)
 {
-	enum pp_feature status;
-	if (!pp_schema_policy(name, &status)) {
+	const struct pp_policy *policy = pp_policy_find(name);
+	if (!policy) {
 		report_unknown(resolver, &(struct choice){name, span});
 		return false;
 	}
-	if (status == PP_LATER) {
+	if (policy->status == PP_LATER) {
 		pp_help(pp_not_yet(resolver, span, pp_arena_printf(resolver->arena, "schedule `%s`", name)),
-		        "use gpipe, 1f1b or interleaved, or write the rows: `order { … }`");
+		        "use %s, or write the rows: `order { … }`", pp_policy_names(resolver->arena));
 		return false;
 	}
 	resolver->out->policy = name;
@@ -155,7 +158,6 @@ static void use_written(struct pp_resolver *resolver, const struct pp_stmt *sche
 	struct pp_section *section = resolver->sections[PP_SECTION_SCHEDULE];
 	const struct pp_stmt *base = NULL;
 	const char *base_policy = NULL;
-	enum pp_feature status;
 	if (schedule->extends && schedule->extends->kind == PP_EXPR_PATH) {
 		struct pp_module *owner;
 		base = pp_module_block(module, "schedule", schedule->extends, &owner);
@@ -170,7 +172,7 @@ static void use_written(struct pp_resolver *resolver, const struct pp_stmt *sche
 	section->span = schedule->label.text ? schedule->label.span : schedule->name.span;
 	if (refuse_parts(resolver, schedule) || (base && refuse_parts(resolver, base)))
 		return;
-	if (own && schedule->label.text && pp_schema_policy(schedule->label.text, &status)) {
+	if (own && schedule->label.text && pp_policy_find(schedule->label.text)) {
 		pp_help(pp_error(resolver->diag, "E0103", schedule->label.span, "`%s` is a schedule of the library",
 		                 schedule->label.text),
 		        "give yours another name");
