@@ -1,0 +1,251 @@
+/* Simulated annealing over orders.
+ *
+ * A step takes an action on a critical path that waits for its rank and moves it ahead of one or several actions before
+ * it, or moves one of those behind it; both only where that keeps microbatches in order, forward before backward and
+ * memory within the room. The rest is left to the run. What counts is the value, and to a small part the mean end of
+ * the ranks, which tells plateaus apart. */
+#include "anneal.h"
+
+#include <string.h>
+
+struct state {
+	const struct pp_packed *packed;
+	const struct pp_anneal *options;
+	uint32_t *order, *best;
+	uint32_t *saved; /* what a move overwrote */
+	int64_t *held;   /* [actions]: bytes before an action */
+	struct pp_packed_times *now, *trial;
+	uint32_t *critical; /* positions whose action begins when the one before it on the rank ends */
+	uint32_t critical_count;
+	uint32_t *position; /* [ids] */
+	uint64_t random;
+};
+
+struct move {
+	uint32_t from, to; /* the action at `from` goes to position `to`, those between make room */
+};
+
+static uint64_t next_random(struct state *s)
+{
+	s->random ^= s->random << 13;
+	s->random ^= s->random >> 7;
+	s->random ^= s->random << 17;
+	return s->random;
+}
+
+static uint32_t below(struct state *s, uint32_t bound)
+{
+	return (uint32_t)((next_random(s) >> 32) * bound >> 32);
+}
+
+/* -ln of a uniform number from 0 to 1, with log2(1 + f) taken for f: of basic operations alone, so that every machine
+ * walks the same way. */
+static double next_exponential(struct state *s)
+{
+	uint64_t random = next_random(s) | 1;
+	int zeros = __builtin_clzll(random);
+	double rest = (double)(random << zeros << 1 >> 11) * 0x1p-53;
+	return 0.6931471805599453 * (zeros + 1 - rest);
+}
+
+/* ---- critical path --------------------------------------------------------------------------- */
+
+static uint32_t last_position(struct state *s)
+{
+	const struct pp_packed *packed = s->packed;
+	uint32_t found = 0, ties = 0;
+	for (uint32_t r = 0; r < packed->ranks; r++) {
+		uint64_t value = s->now->rank_end[r] - (packed->span ? s->now->rank_start[r] : 0);
+		if (value == s->now->value && below(s, ++ties) == 0)
+			found = packed->first[r + 1] - 1;
+	}
+	return found;
+}
+
+static uint32_t input_of(const struct pp_packed *packed, uint32_t id)
+{
+	uint32_t stride = packed->microbatches * PP_ACTION_KINDS, stage = pp_id_stage(packed, id), kind = pp_id_kind(id);
+	if (kind == PP_F)
+		return stage ? id - stride : UINT32_MAX;
+	if (kind == PP_W)
+		return id - PP_W + PP_I;
+	return stage + 1 < packed->stages ? id + stride : id - kind + PP_F;
+}
+
+static void trace_path(struct state *s)
+{
+	const struct pp_packed *packed = s->packed;
+	const uint64_t *end = s->now->end;
+	uint32_t at = last_position(s);
+	s->critical_count = 0;
+	for (;;) {
+		uint32_t id = s->order[at], kind = pp_id_kind(id), input = input_of(packed, id);
+		const struct pp_packed_stage *stage = &packed->stage[pp_id_stage(packed, id)];
+		uint64_t begin = end[id] - stage->ticks[kind], there = 0;
+		if (input != UINT32_MAX) {
+			there = end[input];
+			if (kind == PP_F)
+				there += stage->forward_hop;
+			else if (kind != PP_W && pp_id_kind(input) != PP_F)
+				there += stage->backward_hop;
+		}
+		bool first = at == packed->first[stage->rank];
+		uint64_t before = first ? 0 : end[s->order[at - 1]];
+		if (kind == PP_I || kind == PP_B)
+			before += stage->recompute;
+		bool by_rank = !first && before == begin, by_input = input != UINT32_MAX && there == begin;
+		if (by_rank)
+			s->critical[s->critical_count++] = at;
+		if (by_rank && by_input && below(s, 2))
+			by_rank = false;
+		if (by_rank)
+			at--;
+		else if (by_input)
+			at = s->position[input];
+		else
+			return;
+	}
+}
+
+/* ---- moves ----------------------------------------------------------------------------------- */
+
+/* Whether `later`, now behind `earlier` on the same rank, may go ahead of it. */
+static bool may_pass(const struct pp_packed *packed, uint32_t earlier, uint32_t later)
+{
+	if (pp_id_stage(packed, earlier) != pp_id_stage(packed, later))
+		return true;
+	if (pp_id_kind(earlier) == pp_id_kind(later))
+		return false;
+	return pp_id_mb(packed, earlier) != pp_id_mb(packed, later);
+}
+
+static bool may_move(const struct state *s, const struct move *move)
+{
+	uint32_t id = s->order[move->from];
+	if (move->to < move->from) {
+		for (uint32_t at = move->to; at < move->from; at++)
+			if (!may_pass(s->packed, s->order[at], id))
+				return false;
+	} else {
+		for (uint32_t at = move->from + 1; at <= move->to; at++)
+			if (!may_pass(s->packed, id, s->order[at]))
+				return false;
+	}
+	return true;
+}
+
+static void shift(uint32_t *order, uint32_t from, uint32_t to)
+{
+	uint32_t id = order[from];
+	if (to < from)
+		memmove(&order[to + 1], &order[to], (from - to) * sizeof *order);
+	else
+		memmove(&order[from], &order[from + 1], (to - from) * sizeof *order);
+	order[to] = id;
+}
+
+static bool fits(struct state *s, const struct move *move)
+{
+	const struct pp_packed *packed = s->packed;
+	uint32_t begin = move->from < move->to ? move->from : move->to, limit = move->from + move->to - begin;
+	int64_t held = s->held[begin], room = packed->room[packed->stage[pp_id_stage(packed, s->order[begin])].rank];
+	for (uint32_t at = begin; at <= limit; at++) {
+		const struct pp_packed_stage *stage = &packed->stage[pp_id_stage(packed, s->order[at])];
+		uint32_t kind = pp_id_kind(s->order[at]);
+		if (held + stage->take[kind] > room)
+			return false;
+		held += stage->take[kind] - stage->give[kind];
+	}
+	return true;
+}
+
+static void settle(struct state *s, uint32_t begin, uint32_t limit)
+{
+	for (uint32_t at = begin; at <= limit; at++) {
+		const struct pp_packed_stage *stage = &s->packed->stage[pp_id_stage(s->packed, s->order[at])];
+		uint32_t kind = pp_id_kind(s->order[at]);
+		s->position[s->order[at]] = at;
+		if (at + 1 < s->packed->first[stage->rank + 1])
+			s->held[at + 1] = s->held[at] + stage->take[kind] - stage->give[kind];
+	}
+}
+
+static struct move propose(struct state *s)
+{
+	uint32_t at = s->critical[below(s, s->critical_count)];
+	const struct pp_packed *packed = s->packed;
+	uint32_t rank = packed->stage[pp_id_stage(packed, s->order[at])].rank;
+	uint32_t first = packed->first[rank], limit = packed->first[rank + 1], reach = 1;
+	while (reach < 64 && below(s, 3) != 0)
+		reach += 1 + reach / 4;
+	if (below(s, 2)) { /* it goes ahead */
+		uint32_t most = at - first;
+		return (struct move){at, at - (reach < most ? reach : most)};
+	}
+	uint32_t most = limit - at; /* the one before it goes behind */
+	return (struct move){at - 1, at - 1 + (reach < most ? reach : most)};
+}
+
+/* ---- the walk -------------------------------------------------------------------------------- */
+
+static double cost_of(const struct pp_packed *packed, const struct pp_packed_times *times)
+{
+	return (double)times->value + 0.1 * (double)times->total / packed->ranks;
+}
+
+static void begin(struct pp_arena *scratch, struct state *s)
+{
+	const struct pp_packed *packed = s->packed;
+	s->best = PP_NEW_ARRAY(scratch, uint32_t, packed->actions);
+	s->held = PP_NEW_ARRAY(scratch, int64_t, packed->actions + 1);
+	s->critical = PP_NEW_ARRAY(scratch, uint32_t, packed->actions);
+	s->position = PP_NEW_ARRAY(scratch, uint32_t, packed->ids);
+	s->now = pp_packed_times_make(scratch, packed);
+	s->trial = pp_packed_times_make(scratch, packed);
+	s->random = s->options->seed * UINT64_C(0x9e3779b97f4a7c15) + UINT64_C(0x2545f4914f6cdd1d);
+	memcpy(s->best, s->order, packed->actions * sizeof *s->order);
+	for (uint32_t r = 0; r < packed->ranks; r++)
+		if (packed->first[r + 1] > packed->first[r])
+			settle(s, packed->first[r], packed->first[r + 1] - 1);
+	pp_packed_run(packed, s->order, s->now);
+}
+
+uint64_t pp_anneal(struct pp_arena *scratch, const struct pp_packed *packed, const struct pp_anneal *options,
+                   uint32_t *order)
+{
+	struct state s = {.packed = packed, .options = options, .order = order};
+	begin(scratch, &s);
+	uint64_t best = s.now->value, first = *packed->effort;
+	double cost = cost_of(packed, s.now);
+	trace_path(&s);
+	while (*packed->effort < options->until && best > options->target && s.critical_count) {
+		double share = (double)(*packed->effort - first) / (double)(options->until - first);
+		double heat = options->hot / (1 + share * (options->hot / options->cold - 1));
+		struct move move = propose(&s);
+		*packed->effort += 1;
+		if (move.from == move.to || !may_move(&s, &move))
+			continue;
+		shift(order, move.from, move.to);
+		bool ok = fits(&s, &move) && pp_packed_run(packed, order, s.trial);
+		double after = ok ? cost_of(packed, s.trial) : 0;
+		if (ok && after > cost && after - cost > heat * next_exponential(&s))
+			ok = false;
+		if (!ok) {
+			shift(order, move.to, move.from);
+			continue;
+		}
+		uint32_t low = move.from < move.to ? move.from : move.to;
+		settle(&s, low, move.from + move.to - low);
+		struct pp_packed_times *times = s.now;
+		s.now = s.trial;
+		s.trial = times;
+		cost = after;
+		if (s.now->value < best) {
+			best = s.now->value;
+			memcpy(s.best, order, packed->actions * sizeof *order);
+		}
+		trace_path(&s);
+	}
+	memcpy(order, s.best, packed->actions * sizeof *order);
+	return best;
+}

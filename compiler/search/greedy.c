@@ -1,0 +1,289 @@
+/* A list scheduler over events.
+ *
+ * Of all ranks the one that can start something first decides next, so all that is ready by then is known. A forward is
+ * let in only while the chunks after it on the same rank still find room for the microbatch, and so does what its
+ * backward takes on top: microbatches pass every stage in order, hence the oldest one in flight can always go on to the
+ * end and back, and no rank gets stuck. W fills gaps, or is brought forward when memory holds up a forward. */
+#include "greedy.h"
+
+#include <assert.h>
+#include <string.h>
+
+struct stage_state {
+	uint32_t next[PP_ACTION_KINDS]; /* microbatches begun: [PP_F], [PP_I] for I or B, [PP_W] */
+};
+
+struct rank_state {
+	uint64_t free; /* when it is free */
+	int64_t held;
+	int64_t margin;     /* room that a backward may need on top */
+	uint32_t in_flight; /* forwards without backward */
+	uint32_t pending;   /* W that wait */
+	uint32_t filled;    /* actions placed */
+	uint8_t last;       /* kind of the last F or backward */
+};
+
+struct greedy {
+	const struct pp_packed *packed;
+	const struct pp_greedy_rule *rule;
+	struct stage_state *stage;
+	struct rank_state *rank;
+	uint64_t *end;   /* [ids] */
+	uint64_t *ready; /* [ranks]: earliest time at which the rank may start something */
+	int64_t *later;  /* [stages]: bytes of later chunks of the same rank */
+	uint32_t *order;
+	uint8_t backward;
+};
+
+struct choice {
+	uint64_t at;    /* when its input is there, or the rank is free */
+	uint64_t there; /* when its input is there */
+	uint32_t stage;
+	uint8_t kind;
+	bool found;
+};
+
+static uint32_t id_of(const struct greedy *g, uint32_t s, uint32_t kind)
+{
+	uint32_t counter = kind == PP_B ? PP_I : kind;
+	return pp_action_id(g->packed, s, g->stage[s].next[counter], kind);
+}
+
+/* When the next action of a kind on a stage may start; PP_UNSET: not known yet, or none left. */
+static uint64_t forward_there(const struct greedy *g, uint32_t s)
+{
+	const struct pp_packed *packed = g->packed;
+	uint32_t mb = g->stage[s].next[PP_F];
+	if (mb == packed->microbatches)
+		return PP_UNSET;
+	if (s == 0)
+		return 0;
+	uint64_t end = g->end[pp_action_id(packed, s - 1, mb, PP_F)];
+	return end == PP_UNSET ? PP_UNSET : end + packed->stage[s].forward_hop;
+}
+
+static uint64_t backward_there(const struct greedy *g, uint32_t s)
+{
+	const struct pp_packed *packed = g->packed;
+	uint32_t mb = g->stage[s].next[PP_I];
+	if (mb == packed->microbatches || mb >= g->stage[s].next[PP_F])
+		return PP_UNSET;
+	uint64_t own = g->end[pp_action_id(packed, s, mb, PP_F)];
+	if (s + 1 == packed->stages)
+		return own;
+	uint64_t end = g->end[pp_action_id(packed, s + 1, mb, g->backward)];
+	if (end == PP_UNSET)
+		return PP_UNSET;
+	end += packed->stage[s].backward_hop;
+	return end > own ? end : own;
+}
+
+static bool forward_fits(const struct greedy *g, uint32_t r, uint32_t s)
+{
+	const struct rank_state *rank = &g->rank[r];
+	if (g->rule->most && rank->in_flight >= g->rule->most[r])
+		return false;
+	return rank->held + g->packed->stage[s].take[PP_F] + g->later[s] + rank->margin <= g->packed->room[r];
+}
+
+/* ---- choosing -------------------------------------------------------------------------------- */
+
+static bool better(const struct greedy *g, const struct choice *a, const struct choice *b)
+{
+	if (!b->found)
+		return true;
+	if (a->at != b->at)
+		return a->at < b->at;
+	if (g->rule->key)
+		return g->rule->key[id_of(g, a->stage, a->kind)] < g->rule->key[id_of(g, b->stage, b->kind)];
+	bool late = a->kind == PP_F ? g->rule->late_chunks : g->rule->late_backward;
+	return late ? a->stage > b->stage : a->stage < b->stage;
+}
+
+static void offer(const struct greedy *g, uint32_t r, uint32_t s, uint8_t kind, uint64_t there, struct choice *best)
+{
+	uint64_t free = g->rank[r].free;
+	struct choice choice = {there > free ? there : free, there, s, kind, true};
+	if (better(g, &choice, best))
+		*best = choice;
+}
+
+struct offers {
+	struct choice forward, backward, weight;
+	bool short_of_memory; /* a forward is there but does not fit */
+};
+
+static void collect(const struct greedy *g, uint32_t r, struct offers *offers)
+{
+	const struct pp_packed *packed = g->packed;
+	*offers = (struct offers){0};
+	for (uint32_t i = packed->first_stage[r]; i < packed->first_stage[r + 1]; i++) {
+		uint32_t s = packed->stages_of[i];
+		uint64_t there = forward_there(g, s);
+		if (there != PP_UNSET) {
+			if (forward_fits(g, r, s))
+				offer(g, r, s, PP_F, there, &offers->forward);
+			else if (there <= g->rank[r].free)
+				offers->short_of_memory = true;
+		}
+		there = backward_there(g, s);
+		if (there != PP_UNSET && g->rank[r].held + packed->stage[s].take[g->backward] <= packed->room[r])
+			offer(g, r, s, g->backward, there, &offers->backward);
+		if (!packed->fused && g->stage[s].next[PP_W] < g->stage[s].next[PP_I])
+			offer(g, r, s, PP_W, 0, &offers->weight);
+	}
+}
+
+static bool forward_first(const struct greedy *g, uint32_t r, const struct offers *offers)
+{
+	const struct rank_state *rank = &g->rank[r];
+	switch ((enum pp_greedy_prefer)g->rule->prefer) {
+	case PP_PREFER_FORWARD:
+		return true;
+	case PP_PREFER_TURNS:
+		return rank->last != PP_F;
+	case PP_PREFER_TARGET:
+		return rank->in_flight < g->rule->target[r];
+	case PP_PREFER_EARLIEST:
+		return offers->forward.there < offers->backward.there;
+	case PP_PREFER_BACKWARD:
+	case PP_PREFER_COUNT:
+		break;
+	}
+	return false;
+}
+
+/* By keys: of what can start first the smallest key; with patience, also what comes a little later. */
+static struct choice by_key(const struct greedy *g, const struct offers *offers)
+{
+	const struct choice *all[] = {&offers->forward, &offers->backward, &offers->weight};
+	uint64_t soonest = PP_UNSET;
+	for (unsigned i = 0; i < 3; i++)
+		if (all[i]->found && all[i]->at < soonest)
+			soonest = all[i]->at;
+	struct choice best = {0};
+	uint64_t least = PP_UNSET;
+	for (unsigned i = 0; i < 3; i++) {
+		if (!all[i]->found || all[i]->at > soonest + g->rule->patience)
+			continue;
+		uint64_t key = g->rule->key[id_of(g, all[i]->stage, all[i]->kind)];
+		if (!best.found || key < least) {
+			best = *all[i];
+			least = key;
+		}
+	}
+	return best;
+}
+
+/* What rank r does next. Not found: nothing is known that it could do. */
+static struct choice choose(const struct greedy *g, uint32_t r)
+{
+	const struct rank_state *rank = &g->rank[r];
+	struct offers offers;
+	collect(g, r, &offers);
+	if (g->rule->key)
+		return by_key(g, &offers);
+	const struct choice *f = &offers.forward, *b = &offers.backward, *w = &offers.weight;
+	if (w->found && g->rule->lag && rank->pending > g->rule->lag[r])
+		return *w;
+	struct choice main = *f;
+	if (b->found && (!f->found || b->at < f->at || (b->at == f->at && !forward_first(g, r, &offers))))
+		main = *b;
+	if (!w->found)
+		return main;
+	if (!main.found)
+		return *w;
+	if (offers.short_of_memory && main.kind != PP_F && main.at > rank->free)
+		return *w;
+	uint64_t gap = main.at - rank->free, quarters = g->rule->weight_gap;
+	return gap * 4 >= g->packed->stage[w->stage].ticks[PP_W] * quarters && gap > 0 ? *w : main;
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+static void refresh(struct greedy *g, uint32_t r)
+{
+	struct choice choice = choose(g, r);
+	g->ready[r] = choice.found ? choice.at : PP_UNSET;
+}
+
+static void refresh_neighbour(struct greedy *g, uint32_t r, uint32_t s, uint8_t kind)
+{
+	uint32_t to = PP_UNSET & UINT32_MAX;
+	if (kind == PP_F && s + 1 < g->packed->stages)
+		to = s + 1;
+	if (kind == g->backward && s > 0)
+		to = s - 1;
+	if (to < g->packed->stages && g->packed->stage[to].rank != r)
+		refresh(g, g->packed->stage[to].rank);
+}
+
+static void place(struct greedy *g, uint32_t r, const struct choice *choice)
+{
+	struct rank_state *rank = &g->rank[r];
+	const struct pp_packed_stage *stage = &g->packed->stage[choice->stage];
+	uint32_t id = id_of(g, choice->stage, choice->kind);
+	uint64_t free = rank->free;
+	if (choice->kind == PP_I || choice->kind == PP_B)
+		free += stage->recompute;
+	rank->free = (free > choice->there ? free : choice->there) + stage->ticks[choice->kind];
+	g->end[id] = rank->free;
+	g->order[g->packed->first[r] + rank->filled++] = id;
+	rank->held += stage->take[choice->kind] - stage->give[choice->kind];
+	g->stage[choice->stage].next[choice->kind == PP_B ? PP_I : choice->kind]++;
+	if (choice->kind == PP_F) {
+		rank->in_flight++;
+	} else if (choice->kind == PP_W) {
+		rank->pending--;
+	} else {
+		rank->in_flight--;
+		rank->pending += choice->kind == PP_I;
+	}
+	if (choice->kind != PP_W)
+		rank->last = choice->kind;
+}
+
+static void begin(struct pp_arena *scratch, struct greedy *g)
+{
+	const struct pp_packed *packed = g->packed;
+	g->stage = PP_NEW_ARRAY(scratch, struct stage_state, packed->stages);
+	g->rank = PP_NEW_ARRAY(scratch, struct rank_state, packed->ranks);
+	g->end = PP_NEW_ARRAY(scratch, uint64_t, packed->ids);
+	g->ready = PP_NEW_ARRAY(scratch, uint64_t, packed->ranks);
+	g->later = PP_NEW_ARRAY(scratch, int64_t, packed->stages);
+	g->backward = packed->fused ? PP_B : PP_I;
+	memset(g->end, 0xff, packed->ids * sizeof *g->end);
+	for (uint32_t r = 0; r < packed->ranks; r++) {
+		int64_t sum = 0;
+		for (uint32_t i = packed->first_stage[r + 1]; i-- > packed->first_stage[r];) {
+			const struct pp_packed_stage *stage = &packed->stage[packed->stages_of[i]];
+			g->later[packed->stages_of[i]] = sum;
+			sum += stage->take[PP_F];
+			if (stage->take[g->backward] > g->rank[r].margin)
+				g->rank[r].margin = stage->take[g->backward];
+		}
+		g->rank[r].last = g->backward;
+		refresh(g, r);
+	}
+}
+
+bool pp_greedy(struct pp_arena *scratch, const struct pp_packed *packed, const struct pp_greedy_rule *rule,
+               uint32_t *order)
+{
+	struct greedy g = {.packed = packed, .rule = rule, .order = order};
+	begin(scratch, &g);
+	*packed->effort += 4 * (uint64_t)packed->actions;
+	for (uint32_t placed = 0; placed < packed->actions; placed++) {
+		uint32_t r = 0;
+		for (uint32_t i = 1; i < packed->ranks; i++)
+			if (g.ready[i] < g.ready[r])
+				r = i;
+		if (g.ready[r] == PP_UNSET)
+			return false;
+		struct choice choice = choose(&g, r);
+		place(&g, r, &choice);
+		refresh(&g, r);
+		refresh_neighbour(&g, r, choice.stage, choice.kind);
+	}
+	return true;
+}

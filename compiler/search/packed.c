@@ -1,0 +1,253 @@
+/* Packed problems and orders: making, running, reading and writing. */
+#include "packed.h"
+
+#include "ir/capped.h"
+
+#include <assert.h>
+#include <string.h>
+
+static int64_t bytes_of(uint64_t bytes)
+{
+	const uint64_t most = UINT64_C(1) << 50; /* sums over all stashes of a rank stay far below 2^63 */
+	return (int64_t)(bytes < most ? bytes : most);
+}
+
+static struct pp_packed_stage pack_stage(const struct pp_order_problem *problem, uint32_t s)
+{
+	const struct pp_order_stage *from = &problem->stage[s];
+	struct pp_packed_stage to = {.rank = from->rank, .recompute = from->recompute};
+	memcpy(to.ticks, from->ticks, sizeof to.ticks);
+	to.forward_hop = s ? problem->stage[s - 1].forward_hop : 0;
+	to.backward_hop = s + 1 < problem->stages ? problem->stage[s + 1].backward_hop : 0;
+	int64_t held = bytes_of(from->held), early = bytes_of(from->early < from->held ? from->early : from->held);
+	to.take[PP_F] = held;
+	to.take[PP_B] = to.give[PP_B] = bytes_of(from->more_fused);
+	to.give[PP_B] += held;
+	to.take[PP_I] = bytes_of(from->more_split);
+	to.give[PP_I] = early;
+	to.give[PP_W] = held - early + to.take[PP_I];
+	return to;
+}
+
+static void list_stages(struct pp_arena *arena, struct pp_packed *packed, struct pp_packed_stage *stage)
+{
+	uint32_t *first = PP_NEW_ARRAY(arena, uint32_t, packed->ranks + 1),
+	         *list = PP_NEW_ARRAY(arena, uint32_t, packed->stages),
+	         *rows = PP_NEW_ARRAY(arena, uint32_t, packed->ranks + 1);
+	for (uint32_t s = 0; s < packed->stages; s++)
+		first[stage[s].rank + 1]++;
+	for (uint32_t r = 0; r < packed->ranks; r++)
+		first[r + 1] += first[r];
+	for (uint32_t s = 0; s < packed->stages; s++) {
+		uint32_t r = stage[s].rank;
+		stage[s].chunk = rows[r];
+		list[first[r] + rows[r]++] = s;
+	}
+	for (uint32_t r = 0; r <= packed->ranks; r++)
+		rows[r] = first[r] * packed->microbatches * (packed->fused ? 2 : 3);
+	packed->stages_of = list;
+	packed->first_stage = first;
+	packed->first = rows;
+}
+
+/* No end of any order comes near the largest number. */
+static bool countable(const struct pp_order_problem *problem)
+{
+	uint64_t sum = 0;
+	for (uint32_t s = 0; s < problem->stages; s++) {
+		const struct pp_order_stage *stage = &problem->stage[s];
+		for (unsigned kind = 0; kind < PP_ACTION_KINDS; kind++)
+			sum = pp_plus(sum, stage->ticks[kind]);
+		sum = pp_plus(sum, pp_plus(stage->recompute, pp_plus(stage->forward_hop, stage->backward_hop)));
+	}
+	return pp_times(sum, problem->microbatches) < UINT64_C(1) << 52;
+}
+
+struct pp_packed *pp_pack(struct pp_arena *arena, const struct pp_order_problem *problem, bool fused, bool span)
+{
+	uint64_t ids = (uint64_t)problem->stages * problem->microbatches;
+	if (ids >= UINT32_MAX / PP_ACTION_KINDS || !countable(problem))
+		return NULL;
+	ids *= PP_ACTION_KINDS;
+	struct pp_packed *packed = PP_NEW(arena, struct pp_packed);
+	*packed = (struct pp_packed){
+	    .ranks = problem->ranks,
+	    .stages = problem->stages,
+	    .microbatches = problem->microbatches,
+	    .ids = (uint32_t)ids,
+	    .fused = fused,
+	    .span = span,
+	};
+	struct pp_packed_stage *stage = PP_NEW_ARRAY(arena, struct pp_packed_stage, problem->stages);
+	for (uint32_t s = 0; s < problem->stages; s++)
+		stage[s] = pack_stage(problem, s);
+	packed->stage = stage;
+	uint32_t *stage_of = PP_NEW_ARRAY(arena, uint32_t, packed->ids / PP_ACTION_KINDS);
+	for (uint32_t i = 0; i < packed->ids / PP_ACTION_KINDS; i++)
+		stage_of[i] = i / packed->microbatches;
+	packed->stage_of = stage_of;
+	list_stages(arena, packed, stage);
+	packed->actions = packed->first[packed->ranks];
+	int64_t *room = PP_NEW_ARRAY(arena, int64_t, problem->ranks);
+	for (uint32_t r = 0; r < problem->ranks; r++)
+		room[r] = problem->room[r] < INT64_MAX ? (int64_t)problem->room[r] : INT64_MAX;
+	packed->room = room;
+	packed->effort = PP_NEW(arena, uint64_t);
+	return packed;
+}
+
+struct pp_packed_times *pp_packed_times_make(struct pp_arena *arena, const struct pp_packed *packed)
+{
+	struct pp_packed_times *times = PP_NEW(arena, struct pp_packed_times);
+	times->end = PP_NEW_ARRAY(arena, uint64_t, packed->ids);
+	times->rank_end = PP_NEW_ARRAY(arena, uint64_t, packed->ranks);
+	times->rank_start = PP_NEW_ARRAY(arena, uint64_t, packed->ranks);
+	times->position = PP_NEW_ARRAY(arena, uint32_t, packed->ranks);
+	times->wait = PP_NEW_ARRAY(arena, uint32_t, packed->ranks);
+	return times;
+}
+
+/* When the input of an action is there: PP_UNSET while its producer has not run, which `*producer` then names. W and
+ * what a rank has made itself is there by the order of the row. */
+static inline uint64_t arrival(const struct pp_packed *packed, const uint64_t *end, uint32_t id, uint32_t *producer)
+{
+	uint32_t kind = id % PP_ACTION_KINDS, stride = packed->microbatches * PP_ACTION_KINDS, before;
+	uint32_t stage = pp_id_stage(packed, id);
+	uint64_t hop;
+	if (kind == PP_F) {
+		if (stage == 0)
+			return 0;
+		before = id - stride;
+		hop = packed->stage[stage].forward_hop;
+	} else if (kind == PP_W) {
+		*producer = id - PP_W + PP_I;
+		return end[*producer];
+	} else {
+		uint64_t own = end[id - kind + PP_F];
+		if (own == PP_UNSET) {
+			*producer = id - kind + PP_F;
+			return PP_UNSET;
+		}
+		if (stage + 1 == packed->stages)
+			return own;
+		before = id + stride;
+		hop = packed->stage[stage].backward_hop;
+	}
+	*producer = before;
+	return end[before] == PP_UNSET ? PP_UNSET : end[before] + hop;
+}
+
+static void sum_up(const struct pp_packed *packed, struct pp_packed_times *times)
+{
+	times->makespan = times->span = times->total = 0;
+	for (uint32_t r = 0; r < packed->ranks; r++) {
+		uint64_t end = times->rank_end[r], span = end - times->rank_start[r];
+		times->makespan = end > times->makespan ? end : times->makespan;
+		times->span = span > times->span ? span : times->span;
+		times->total += packed->span ? span : end;
+	}
+	times->value = packed->span ? times->span : times->makespan;
+}
+
+bool pp_packed_run(const struct pp_packed *packed, const uint32_t *order, struct pp_packed_times *times)
+{
+	uint64_t *end = times->end;
+	memset(end, 0xff, packed->ids * sizeof *end);
+	for (uint32_t r = 0; r < packed->ranks; r++) {
+		times->position[r] = packed->first[r];
+		times->rank_end[r] = times->rank_start[r] = 0;
+		times->wait[r] = UINT32_MAX;
+	}
+	*packed->effort += packed->actions;
+	uint32_t left = packed->actions, idle = 0, r = 0;
+	while (left) {
+		uint32_t at = times->position[r], limit = packed->first[r + 1];
+		uint64_t free = times->rank_end[r];
+		if (at == limit || (times->wait[r] != UINT32_MAX && end[times->wait[r]] == PP_UNSET))
+			goto next;
+		uint32_t begin = at;
+		for (; at < limit; at++) {
+			uint32_t id = order[at], kind = id % PP_ACTION_KINDS, producer;
+			uint64_t there = arrival(packed, end, id, &producer);
+			if (there == PP_UNSET) {
+				times->wait[r] = producer;
+				break;
+			}
+			const struct pp_packed_stage *stage = &packed->stage[pp_id_stage(packed, id)];
+			if (at == packed->first[r])
+				times->rank_start[r] = there;
+			if (kind == PP_I || kind == PP_B)
+				free += stage->recompute;
+			free = (free > there ? free : there) + stage->ticks[kind];
+			end[id] = free;
+		}
+		times->rank_end[r] = free;
+		times->position[r] = at;
+		if (at > begin) {
+			left -= at - begin;
+			idle = 0;
+		}
+	next:
+		if (++idle > packed->ranks)
+			return false;
+		r = r + 1 == packed->ranks ? 0 : r + 1;
+	}
+	sum_up(packed, times);
+	return true;
+}
+
+bool pp_packed_fits(const struct pp_packed *packed, const uint32_t *order)
+{
+	for (uint32_t r = 0; r < packed->ranks; r++) {
+		int64_t held = 0;
+		for (uint32_t at = packed->first[r]; at < packed->first[r + 1]; at++) {
+			const struct pp_packed_stage *stage = &packed->stage[pp_id_stage(packed, order[at])];
+			held += stage->take[pp_id_kind(order[at])];
+			if (held > packed->room[r])
+				return false;
+			held -= stage->give[pp_id_kind(order[at])];
+		}
+	}
+	return true;
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+bool pp_packed_read(const struct pp_packed *packed, const struct pp_row *rows, uint32_t *order)
+{
+	for (uint32_t r = 0; r < packed->ranks; r++) {
+		uint32_t at = packed->first[r], limit = packed->first[r + 1];
+		for (uint32_t i = 0; i < rows[r].count; i++) {
+			const struct pp_action *action = &rows[r].actions[i];
+			uint32_t kind = action->kind;
+			if (packed->fused && kind == PP_W)
+				continue;
+			bool both = !packed->fused && kind == PP_B;
+			if (at + both >= limit)
+				return false;
+			if (packed->fused && kind == PP_I)
+				kind = PP_B;
+			order[at++] = pp_action_id(packed, action->stage, action->mb, both ? PP_I : kind);
+			if (both)
+				order[at++] = pp_action_id(packed, action->stage, action->mb, PP_W);
+		}
+		if (at != limit)
+			return false;
+	}
+	return true;
+}
+
+void pp_packed_write(struct pp_arena *arena, const struct pp_packed *packed, const uint32_t *order, struct pp_row *rows)
+{
+	for (uint32_t r = 0; r < packed->ranks; r++) {
+		uint32_t count = packed->first[r + 1] - packed->first[r];
+		rows[r] = (struct pp_row){.actions = PP_NEW_ARRAY(arena, struct pp_action, count), .count = count};
+		for (uint32_t i = 0; i < count; i++) {
+			uint32_t id = order[packed->first[r] + i];
+			rows[r].actions[i] = (struct pp_action){.stage = pp_id_stage(packed, id),
+			                                        .mb = pp_id_mb(packed, id),
+			                                        .kind = (uint8_t)pp_id_kind(id),
+			                                        .span = PP_NO_SPAN};
+		}
+	}
+}

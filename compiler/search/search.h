@@ -1,0 +1,43 @@
+/* The best order that can be found for a problem (ir/order.h): many constructions compete, the best ones are improved,
+ * until one meets the lower bound or the effort is spent. Any map of stages to ranks.
+ *
+ * Deterministic for problem and options as long as no timeout strikes. Never worse than any construction it tries, nor
+ * than `start`. */
+#ifndef PP_SEARCH_H
+#define PP_SEARCH_H
+
+#include "ir/order.h"
+
+enum pp_objective {
+	PP_SEEK_TIME,   /* least makespan */
+	PP_SEEK_SPAN,   /* least longest span of a rank */
+	PP_SEEK_MEMORY, /* least memory at which any order exists, then the least makespan at that */
+};
+
+struct pp_search_options {
+	enum pp_objective objective;
+	uint64_t seed;
+	uint64_t effort;            /* actions evaluated; 0: what suits the size */
+	uint64_t timeout;           /* ns of wall time, 0: none. A safety: what it cuts off depends on the machine */
+	const struct pp_row *start; /* [ranks], or NULL: all constructions compete */
+	const char *start_name;     /* of `start`, for people */
+	bool fused;                 /* only F and B */
+};
+
+struct pp_search_report {
+	struct pp_order_bound bound;
+	uint64_t value;      /* of the objective: ns */
+	uint64_t effort;     /* actions evaluated */
+	const char *start;   /* construction that the result was improved from */
+	const char *stopped; /* optimal | effort | timeout */
+	/* Infeasible: the rank that lacks memory, and the bytes that it needs at least. */
+	uint32_t tight_rank;
+	uint64_t least_room;
+};
+
+/* requires: a problem with at least one rank, stage and microbatch. ensures: rows ([ranks], made in `arena`) that
+ * pp_order_run finishes within the room of every rank. False: no order fits; the report says where. */
+bool pp_search(struct pp_arena *arena, const struct pp_order_problem *problem, const struct pp_search_options *options,
+               struct pp_row *rows, struct pp_search_report *report);
+
+#endif
