@@ -2,6 +2,7 @@
 #include "library.h"
 #include "measured.h"
 #include "pass.h"
+#include "plan.h"
 #include "predict.h"
 #include "show.h"
 #include "summary.h"
@@ -27,7 +28,8 @@ enum command {
 	VERIFY = 4,
 	SHOW = 8,
 	PREDICT = 16,
-	SPECS = BUILD | CHECK | SHOW | PREDICT,
+	PLAN = 32,
+	SPECS = BUILD | CHECK | SHOW | PREDICT | PLAN,
 	ALL = SPECS | VERIFY
 };
 enum color { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER };
@@ -35,12 +37,12 @@ enum color { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER };
 #define EMIT_LEVELS "ast|spec|stages|schedule|program"
 
 struct settings {
-	const char *output, *schedule, *dump_after, *profile;
+	const char *output, *schedule, *dump_after, *profile, *svg;
 	unsigned emit; /* 1 + position in EMIT_LEVELS, 0: write an image */
-	struct pp_option_list defines, sets, folders;
+	struct pp_option_list defines, sets, folders, vary;
 	bool quiet, verbose, warnings_are_errors;
 	unsigned diagnostics; /* enum pp_diag_format */
-	unsigned format;      /* of predict: 0 text, 1 JSON */
+	unsigned format;      /* of predict: 0 text, 1 JSON; of plan: enum pp_plan_format */
 	unsigned transport;   /* 1 + position in pp_progress_models, 0: by the profile */
 	unsigned color;
 	unsigned lowering; /* enum pp_lowered less PP_LOWERED_END */
@@ -54,16 +56,25 @@ static const struct pp_option options[] = {
     {"schedule", 0, PP_OPTION_TEXT, "NAME", offsetof(struct settings, schedule),
      "use this schedule of the file, or a library policy", .commands = SPECS},
     {"profile", 0, PP_OPTION_TEXT, "FILE", offsetof(struct settings, profile),
-     "costs measured by `piperun --profile` in place of the model's", .commands = BUILD | CHECK | PREDICT},
+     "costs measured by `piperun --profile` in place of the model's", .commands = BUILD | CHECK | PREDICT | PLAN},
     {"lowering", 0, PP_OPTION_CHOICE, "end|lazy|start|free", offsetof(struct settings, lowering),
      "order of posts and computes: end (default); lazy: posts earlier; start: for transports that block; free: no "
      "common order, for one queue per channel",
-     .commands = BUILD | CHECK | PREDICT},
+     .commands = BUILD | CHECK | PREDICT | PLAN},
     {"transport", 0, PP_OPTION_CHOICE, "auto|" PP_PROGRESS_NAMES, offsetof(struct settings, transport),
      "predict for data that moves as with this transport; none: on its own; auto: that of the profile, else none",
      .commands = PREDICT},
     {"format", 0, PP_OPTION_CHOICE, "text|json", offsetof(struct settings, format), "form of the prediction",
      .commands = PREDICT},
+    {"vary", 0, PP_OPTION_LIST, "WHAT[=VALUE,...]", offsetof(struct settings, vary),
+     "what differs between the combinations: schedule, vpp, memory, place, microbatches, microbatch, recompute, tp, "
+     "pp, "
+     "dp, zero (default: schedule,vpp); memory takes 8GiB, none, and multiples of what 1f1b needs: 0.5x",
+     .commands = PLAN},
+    {"svg", 0, PP_OPTION_TEXT, "FILE", offsetof(struct settings, svg), "also write a plot of time against memory",
+     .commands = PLAN},
+    {"format", 0, PP_OPTION_CHOICE, "text|json|csv", offsetof(struct settings, format), "form of the table",
+     .commands = PLAN},
     {"define", 'D', PP_OPTION_LIST, "NAME=VALUE", offsetof(struct settings, defines), "set a parameter of the spec",
      .commands = SPECS},
     {"set", 0, PP_OPTION_LIST, "BLOCK.ATTR=VALUE", offsetof(struct settings, sets),
@@ -90,6 +101,8 @@ static const char examples[] =
     "pipec build model.pipe -D pp=8 -o a.ppx    set a parameter of the spec\n"
     "pipec predict model.pipe                   step time, bubble, memory, traffic: each with its formula\n"
     "pipec predict model.pipe --profile=p.json  the same from costs that piperun --profile measured\n"
+    "pipec plan model.pipe                      every schedule for this spec, ranked: time, memory, bound\n"
+    "pipec plan model.pipe --vary schedule=1f1b,interleaved --vary memory=1x,0.5x --svg=front.svg\n"
     "pipec show model.pipe cluster              values in use and where each comes from\n"
     "pipec build --emit=stages model.pipe       which layers on which rank, and why\n"
     "pipec check *.pipe                         every pass and the proof, no output file\n"
@@ -463,14 +476,51 @@ static int show_file(const struct settings *settings, const struct pp_option_lis
 	return job_close(&job, ok);
 }
 
+/* ---- plan ------------------------------------------------------------------------------------ */
+
+static void show_progress(void *context, size_t done, size_t count)
+{
+	(void)context;
+	fprintf(stderr, "\rpipec plan: %zu of %zu%s", done + 1, count, done + 1 == count ? "\r\033[K" : "");
+	fflush(stderr);
+}
+
+static int plan_file(struct pp_arena *arena, const struct settings *settings, const struct pp_option_list *operands)
+{
+	if (operands->count > 1) {
+		fprintf(stderr, "pipec plan: one file at a time\n");
+		return PP_EXIT_USAGE;
+	}
+	struct job job; /* for what all jobs share */
+	job_open(&job, settings);
+	const char *term = getenv("TERM");
+	bool terminal = isatty(STDERR_FILENO) && term && strcmp(term, "dumb") != 0 && !settings->quiet;
+	struct pp_plan_command command = {
+	    .input = {.options = job.unit.options,
+	              .tool_version = job.unit.tool_version,
+	              .lowering = job.unit.lowering,
+	              .out_of_memory = out_of_memory,
+	              .progress = terminal ? show_progress : NULL},
+	    .vary = settings->vary,
+	    .profile = settings->profile,
+	    .svg = settings->svg,
+	    .format = (enum pp_plan_format)settings->format,
+	    .diagnostics = settings->diagnostics,
+	    .color = use_color(settings),
+	};
+	int code = pp_plan_command(arena, &command, operands->items[0]);
+	pp_arena_destroy(job.unit.arena);
+	return code;
+}
+
 /* ---- main ------------------------------------------------------------------------------------ */
 
 static void print_help(enum command command, FILE *out)
 {
 	fputs(examples, out);
-	fputs("\ncommands: build, check, predict, verify, show\noptions:\n", out);
+	fputs("\ncommands: build, check, predict, plan, verify, show\noptions:\n", out);
 	pp_options_help(options, OPTION_COUNT, command, out);
-	fputs("\nexit: 0 ok, 1 rejected, 2 usage, 3 environment\n", out);
+	fputs("\nexit: 0 ok, 1 rejected, 2 usage, 3 environment, 4 plan: nothing can be run\n", out);
 }
 
 static int run_command(enum command command, const struct settings *settings, const struct pp_option_list *files)
@@ -511,6 +561,8 @@ static int parse_and_run(struct pp_arena *arena, enum command command, const cha
 		fprintf(stderr, "%s: one file at a time; `pipec check` takes several\n", tool);
 		return PP_EXIT_USAGE;
 	}
+	if (command == PLAN)
+		return plan_file(arena, &settings, &arguments.operands);
 	if (command == SHOW)
 		return show_file(&settings, &arguments.operands);
 	return run_command(command, &settings, &arguments.operands);
@@ -518,8 +570,8 @@ static int parse_and_run(struct pp_arena *arena, enum command command, const cha
 
 int main(int argc, char **argv)
 {
-	static const char commands[] = "build|check|predict|verify|show";
-	static const enum command bits[] = {BUILD, CHECK, PREDICT, VERIFY, SHOW};
+	static const char commands[] = "build|check|predict|plan|verify|show";
+	static const enum command bits[] = {BUILD, CHECK, PREDICT, PLAN, VERIFY, SHOW};
 	if (argc < 2) {
 		print_help(ALL, stderr);
 		return PP_EXIT_USAGE;
@@ -542,8 +594,8 @@ int main(int argc, char **argv)
 			near = "pipedump";
 		else if (strcmp(argv[1], "run") == 0)
 			near = "piperun";
-		fprintf(stderr, "pipec: `%s` is no command; commands are build, check, predict, verify, show%s%s%s\n", argv[1],
-		        near ? "; did you mean `" : "", near ? near : "", near ? "`?" : "");
+		fprintf(stderr, "pipec: `%s` is no command; commands are build, check, predict, plan, verify, show%s%s%s\n",
+		        argv[1], near ? "; did you mean `" : "", near ? near : "", near ? "`?" : "");
 		code = PP_EXIT_USAGE;
 	}
 	pp_arena_destroy(arena);

@@ -56,6 +56,12 @@ static inline bool pp_diag_ok(const struct pp_diag *diag)
 	return pp_diag_errors(diag) == 0;
 }
 
+/* The first error in a few words; all of them "" if there is none. */
+struct pp_first_error {
+	const char *code, *summary, *help; /* help "": it has none */
+};
+struct pp_first_error pp_diag_first_error(const struct pp_diag *diag);
+
 /* Print all messages in the order of report. JSON: one object per line with "schema": "pipec.diagnostic/1". */
 void pp_diag_print(const struct pp_diag *diag, FILE *out, enum pp_diag_format format, bool color);
 
