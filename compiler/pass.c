@@ -122,7 +122,7 @@ static struct pp_program *program_frame(const struct pp_unit *unit)
 	if (spec->profile && pp_profile_bandwidth(spec->profile))
 		program->cost.memory_bandwidth = pp_profile_bandwidth(spec->profile);
 	program->cost.peak_flops = spec->cluster.gpu.flops[spec->dtype];
-	program->cost.pair_permille = 1000;
+	program->cost.pair_permille = spec->pair_permille;
 	program->train = spec->train;
 	program->schedule_name = unit->schedule.name;
 	program->lowering = (uint8_t)unit->lowering;

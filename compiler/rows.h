@@ -8,8 +8,9 @@
  * A row is all-implicit or all-explicit. Implicit: F and B (I) take the next microbatch of their chunk, W the oldest
  * pending weight gradient of the rank, W.c that of chunk c. Explicit: F3, F[i], F[a..b], 2F0. `.c` is the c-th stage of
  * the rank in ascending order, whatever the placement; without it chunk 0. `_` does nothing. A weave takes turns: an
- * action, a pair, or a round of an inner weave. Names: r p v m, loop variables, `let`s of the schedule, and what the
- * scope given knows.
+ * action, a pair, or a round of an inner weave. With `surplus = drop` an implicit row may be written for more than m
+ * microbatches: what belongs to the surplus ones is left out, and the rest of a pair stands alone. Names: r p v m, loop
+ * variables, `let`s of the schedule, and what the scope given knows.
  *
  * Reports E0603 (counts), E0604 (negative repeat), E0606 (W before its I), E0607 (mixed numbering), E0609 (chunk or
  * stage that the rank does not hold), E0614 (a library schedule that cannot be used here), E0620 (rows against ranks),
@@ -27,6 +28,7 @@ struct pp_rows_input {
 	const char *name;                     /* of the schedule */
 	const struct pp_stmt *block;          /* its block */
 	bool shipped;                         /* a library schedule: its asserts say where it can be used */
+	bool drop_surplus;                    /* `surplus = drop`, which a library block may also say itself */
 	struct pp_span place;                 /* where the user asked for it */
 	uint32_t ranks, stages, microbatches; /* each at least 1 */
 	const uint32_t *stage_rank;           /* [stages] */

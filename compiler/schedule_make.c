@@ -66,6 +66,7 @@ static bool expand_rows(struct pp_arena *arena, const struct pp_resolved *resolv
 	    .name = spec->schedule_name,
 	    .block = block,
 	    .shipped = !resolved->schedule,
+	    .drop_surplus = spec->drop_surplus,
 	    .place = spec->schedule_span,
 	    .ranks = spec->parallel.pp,
 	    .stages = spec->stages.stage_count,

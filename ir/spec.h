@@ -131,6 +131,8 @@ struct pp_spec {
 	const char *schedule_name; /* of the active schedule */
 	uint64_t schedule_memory;  /* bound `memory <=` of the schedule, 0: none */
 	uint32_t group;            /* interleaved: microbatches per group, 0: default */
+	uint32_t pair_permille;    /* time of an overlapped pair, in thousandths of both in turn */
+	bool drop_surplus;         /* its rows may have actions of microbatches that do not exist */
 	struct pp_span model_span, cluster_span, parallel_span, schedule_span; /* names of the blocks */
 	struct pp_span recompute_span;                                         /* of `recompute` where it is given */
 	struct pp_span train_span;        /* of `microbatches` where it is given, else of the block */

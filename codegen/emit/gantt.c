@@ -148,7 +148,8 @@ static void draw_idle(const struct scale *scale, struct row *row)
 }
 
 /* An action in columns [first, last): its label if that fits, else its letter; dashes to the end, but none in an action
- * of one unit. The scaled form has no room for chunks in labels: lower case stands for odd ones. */
+ * of one unit, and & towards the other of a pair. The scaled form has no room for chunks in labels: lower case stands
+ * for odd ones. */
 static void draw_action(const struct pp_dump *dump, const struct scale *scale, struct row *row,
                         const struct pp_instr *instr, uint32_t first, uint32_t last)
 {
@@ -163,6 +164,8 @@ static void draw_action(const struct pp_dump *dump, const struct scale *scale, s
 		row->text[last - 1] = ' ';
 		row->letter[last - 1] = 0;
 	}
+	if ((instr->flags & PP_PAIR) && strchr(" -", row->text[last - 1]))
+		row->text[last - 1] = '&';
 }
 
 static void draw_row(const struct pp_dump *dump, const struct scale *scale, uint32_t rank, struct row *row)
@@ -260,9 +263,14 @@ static void print_legend(const struct pp_dump *dump, const struct scale *scale)
 		if (seen[phase])
 			fprintf(dump->out, "%s%s%s, ", dump->color ? color_of(pp_phase_name[phase][0]) : "", words[phase],
 			        dump->color ? color_of(0) : "");
-	bool chunks = false;
+	bool chunks = false, pairs = false;
 	for (uint32_t s = 0; s < dump->program->stage_count; s++)
 		chunks = chunks || dump->chunk[s];
+	for (uint32_t rank = 0; rank < dump->program->ranks; rank++)
+		for (uint32_t i = 0; i < dump->named->streams[rank].count; i++)
+			pairs = pairs || (dump->named->streams[rank].items[i].flags & PP_PAIR);
+	if (pairs)
+		fputs("& overlapped, ", dump->out);
 	const char *second = scale->unit ? "F0.1" : "f0";
 	if (chunks)
 		fprintf(dump->out, "%s microbatch 0 of the rank's second chunk, ", second);

@@ -138,8 +138,7 @@ static bool use_policy(struct pp_resolver *resolver, const char *name, struct pp
 /* Features of a written schedule that are refused: at most one message. */
 static bool refuse_parts(struct pp_resolver *resolver, const struct pp_stmt *schedule)
 {
-	const struct pp_stmt *policy = find_in_body(schedule, PP_STMT_BLOCK, "policy"),
-	                     *overlap = find_in_body(schedule, PP_STMT_OVERLAP, NULL);
+	const struct pp_stmt *policy = find_in_body(schedule, PP_STMT_BLOCK, "policy");
 	if (schedule->from.text) {
 		pp_help(pp_not_yet(resolver, pp_span_join(schedule->from.span, schedule->from_text.span), "`schedule … from`"),
 		        "write the rows: `order { … }`");
@@ -148,9 +147,7 @@ static bool refuse_parts(struct pp_resolver *resolver, const struct pp_stmt *sch
 	if (policy)
 		pp_help(pp_not_yet(resolver, policy->name.span, "`policy` in `schedule`"),
 		        "write the rows: `order for r { … }`");
-	else if (overlap)
-		pp_not_yet(resolver, overlap->span, "`overlap`");
-	return policy || overlap;
+	return policy != NULL;
 }
 
 static void use_written(struct pp_resolver *resolver, const struct pp_stmt *schedule, struct pp_module *module)
@@ -239,6 +236,13 @@ void pp_resolve_schedule(struct pp_resolver *resolver)
 		spec->schedule_memory = memory;
 	if (pp_field_whole(resolver, section, PP_ATTR_schedule_group, &group))
 		spec->group = (uint32_t)group;
+	double pair;
+	uint8_t surplus;
+	spec->pair_permille = 1000;
+	if (pp_field_real(resolver, section, PP_ATTR_schedule_pair_cost, &pair) && pair > 0)
+		spec->pair_permille = (uint32_t)(pair * 1000 + 0.5);
+	if (pp_field_choice(resolver, section, PP_ATTR_schedule_surplus, &surplus))
+		spec->drop_surplus = surplus == 1;
 	struct pp_binding *names = PP_NEW_ARRAY(resolver->arena, struct pp_binding, 3);
 	names[0] = (struct pp_binding){pp_intern_z(resolver->strings, "p"), pp_datum_whole(spec->parallel.pp)};
 	names[1] = (struct pp_binding){pp_intern_z(resolver->strings, "m"), pp_datum_whole(spec->microbatches)};

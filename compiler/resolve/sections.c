@@ -92,6 +92,30 @@ static void take_attribute(struct pp_resolver *resolver, struct pp_section *sect
 		field->state = PP_FAILED;
 }
 
+static bool is_action(const struct pp_action_ast *action, const char *name)
+{
+	return strcmp(action->name, name) == 0 && !action->cell && !action->index && !action->chunk;
+}
+
+/* `overlap F&B = X` sets pair_cost. */
+static void take_overlap(struct pp_resolver *resolver, struct pp_section *section, const struct pp_stmt *stmt,
+                         struct pp_module *module, const struct pp_stmt *body)
+{
+	const struct pp_action_ast *a = stmt->action, *b = a->next;
+	if (section->block != PP_BLOCK_schedule)
+		return; /* misplaced, which is reported elsewhere */
+	if (!(is_action(a, "F") && is_action(b, "B")) && !(is_action(a, "B") && is_action(b, "F"))) {
+		struct pp_message *message = pp_error(resolver->diag, "E0624", pp_span_join(a->span, b->span),
+		                                      "`overlap` is about a forward and a backward, F&B");
+		pp_help(message, "write `overlap F&B = 0.8`; it holds for every pair of the rows");
+		return;
+	}
+	struct pp_stmt attribute = *stmt;
+	attribute.kind = PP_STMT_ATTRIBUTE;
+	attribute.name = (struct pp_name){.text = pp_intern_z(resolver->strings, "pair_cost"), .span = stmt->span};
+	take_attribute(resolver, section, &attribute, module, PP_ORIGIN_FILE, body);
+}
+
 /* ---- statements that are no attributes ------------------------------------------------------- */
 
 struct place {
@@ -212,9 +236,12 @@ void pp_section_fill(struct pp_resolver *resolver, struct pp_section *section, c
 		section->module = module;
 		section->stmt = stmt;
 	}
-	for (const struct pp_stmt *at = stmt->body; at; at = at->next)
+	for (const struct pp_stmt *at = stmt->body; at; at = at->next) {
 		if (at->kind == PP_STMT_ATTRIBUTE || at->kind == PP_STMT_BOUND)
 			take_attribute(resolver, section, at, module, PP_ORIGIN_FILE, stmt);
+		else if (at->kind == PP_STMT_OVERLAP)
+			take_overlap(resolver, section, at, module, stmt);
+	}
 }
 
 /* ---- the blocks of the spec ------------------------------------------------------------------ */

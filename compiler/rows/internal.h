@@ -44,6 +44,7 @@ struct pp_row_build {
 	uint64_t longest, steps;             /* most actions worth counting, steps left: both bound the work */
 	struct pp_span numbered, unnumbered; /* the first of each, or PP_NO_SPAN */
 	bool unchosen_weight;                /* some W leaves the chunk open */
+	bool drop_surplus;                   /* leave out actions of microbatches from m on */
 };
 
 /* Expand a sequence of pattern parts up to `end` (a bar, or NULL) to the end of the row. */

@@ -214,11 +214,32 @@ static bool number_actions(struct pp_row_build *row)
 	return true;
 }
 
+/* Leave out what belongs to microbatches that do not exist. */
+static void drop_surplus(struct pp_row_build *row)
+{
+	size_t kept = 0;
+	bool before = false; /* the action before was kept */
+	for (size_t i = 0; i < row->count; i++) {
+		bool keep = row->actions[i].number < row->input->microbatches;
+		if (keep)
+			row->actions[kept++] = row->actions[i];
+		else if (before)
+			row->actions[kept - 1].paired = false;
+		before = keep;
+	}
+	row->count = kept;
+}
+
 bool pp_row_number(struct pp_row_build *row, struct pp_row *out)
 {
-	if (!check_numbering(row) || !check_counts(row))
+	bool unnumbered = pp_span_known(row->unnumbered), drop = row->drop_surplus && unnumbered;
+	if (!check_numbering(row) || (!drop && !check_counts(row)))
 		return false;
-	if (pp_span_known(row->unnumbered) && !number_actions(row))
+	if (unnumbered && !number_actions(row))
+		return false;
+	if (drop)
+		drop_surplus(row);
+	if (drop && !check_counts(row))
 		return false;
 	out->count = (uint32_t)row->count;
 	out->actions = PP_NEW_ARRAY(row->arena, struct pp_action, row->count);

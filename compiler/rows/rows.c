@@ -18,6 +18,8 @@ struct expander {
 	struct pp_let *lets;
 	uint32_t let_count;
 	struct pp_raw_action *actions, *scratch; /* kept from row to row */
+	bool drop_surplus;
+	uint64_t microbatches; /* that a row may be written for */
 	size_t capacity, scratch_capacity;
 	struct pp_schedule *out;
 };
@@ -55,14 +57,27 @@ static void list_lets(struct expander *x)
 static bool fits(const struct expander *x)
 {
 	const struct pp_rows_input *input = x->input;
-	uint64_t least = 2 * (uint64_t)input->stages * input->microbatches;
+	uint64_t least = 2 * (uint64_t)input->stages * x->microbatches;
 	if (least <= PP_ROWS_MOST_ACTIONS)
 		return true;
-	struct pp_message *message =
-	    pp_error(x->diag, "E0623", input->place,
-	             "schedule is too large: %u stages x %u microbatches are at least %" PRIu64 " actions, %u are possible",
-	             input->stages, input->microbatches, least, (unsigned)PP_ROWS_MOST_ACTIONS);
-	pp_help(message, "use fewer microbatches: beyond a few times the number of ranks they gain little");
+	struct pp_message *message = pp_error(x->diag, "E0623", input->place,
+	                                      "schedule is too large: %u stages x %" PRIu64
+	                                      " microbatches are at least %" PRIu64 " actions, %u are possible",
+	                                      input->stages, x->microbatches, least, (unsigned)PP_ROWS_MOST_ACTIONS);
+	if (x->microbatches == input->microbatches)
+		pp_help(message, "use fewer microbatches: beyond a few times the number of ranks they gain little");
+	else
+		pp_help(message, "a schedule with `surplus = drop` is written for 2p microbatches at least: use another one");
+	return false;
+}
+
+/* `surplus = drop` of the block itself. */
+static bool drops_surplus(const struct pp_stmt *block)
+{
+	for (const struct pp_stmt *at = block->body; at; at = at->next)
+		if (at->kind == PP_STMT_ATTRIBUTE && strcmp(at->name.text, "surplus") == 0 && at->value &&
+		    at->value->kind == PP_EXPR_PATH && strcmp(at->value->text, "drop") == 0)
+			return true;
 	return false;
 }
 
@@ -128,8 +143,9 @@ static void open_row(struct expander *x, struct pp_row_build *row, uint32_t rank
 	    .capacity = x->capacity,
 	    .scratch = x->scratch,
 	    .scratch_capacity = x->scratch_capacity,
+	    .drop_surplus = x->drop_surplus,
 	};
-	row->longest = 6 * (uint64_t)input->microbatches * chunks + 1024;
+	row->longest = 6 * x->microbatches * chunks + 1024;
 	row->steps = 8 * row->longest + (1 << 20);
 	for (uint32_t i = 0; i < x->let_count; i++)
 		x->lets[i].state = PP_LET_UNKNOWN;
@@ -296,6 +312,10 @@ bool pp_rows_expand(struct pp_arena *arena, const struct pp_rows_input *input, s
 	struct expander x = {.input = input, .arena = arena, .diag = diag, .out = out};
 	*out = (struct pp_schedule){
 	    .name = input->name, .ranks = input->ranks, .stages = input->stages, .microbatches = input->microbatches};
+	x.drop_surplus = input->drop_surplus || (input->shipped && drops_surplus(input->block));
+	x.microbatches = input->microbatches;
+	if (x.drop_surplus && x.microbatches < 2 * (uint64_t)input->ranks)
+		x.microbatches = 2 * (uint64_t)input->ranks;
 	if (!fits(&x))
 		return false;
 	out->stage_rank = PP_NEW_ARRAY(arena, uint32_t, input->stages);

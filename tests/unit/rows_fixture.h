@@ -20,6 +20,8 @@ struct shape {
 	uint32_t p, v, m;
 	enum pp_place place;
 	int64_t group;
+	double pair_cost; /* `overlap F&B`; 0: not given */
+	bool drop_surplus;
 	const uint32_t *list; /* PP_PLACE_LIST: ranks of `stages` stages */
 	uint32_t stages;
 };
@@ -31,11 +33,13 @@ static inline void expand_block(struct expanded *x, const struct pp_stmt *block,
 	uint32_t *stage_rank = PP_NEW_ARRAY(x->arena, uint32_t, stages);
 	for (uint32_t s = 0; s < stages; s++)
 		stage_rank[s] = shape->list ? shape->list[s] : pp_place_rank(shape->place, s, shape->p, shape->v);
-	struct pp_binding names[] = {{pp_intern_z(x->strings, "group"), pp_datum_whole(shape->group)}};
-	struct pp_scope scope = {.bindings = names, .count = 1};
+	struct pp_binding names[] = {{pp_intern_z(x->strings, "group"), pp_datum_whole(shape->group)},
+	                             {pp_intern_z(x->strings, "pair_cost"), pp_datum_real(shape->pair_cost, PP_PURE)}};
+	struct pp_scope scope = {.bindings = names, .count = 2};
 	struct pp_rows_input input = {.name = name,
 	                              .block = block,
 	                              .shipped = library,
+	                              .drop_surplus = shape->drop_surplus,
 	                              .place = PP_NO_SPAN,
 	                              .ranks = shape->p,
 	                              .stages = stages,
@@ -67,6 +71,12 @@ static inline struct expanded expand_text(const char *body, struct shape shape)
 	assert_true(pp_diag_ok(x.diag));
 	expand_block(&x, ast->first, "mine", false, &shape);
 	return x;
+}
+
+static inline struct expanded expand_surplus(const char *body, struct shape shape)
+{
+	shape.drop_surplus = true;
+	return expand_text(body, shape);
 }
 
 /* A named schedule of the library. */

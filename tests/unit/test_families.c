@@ -14,7 +14,8 @@ struct family {
 	bool (*holds)(uint32_t p, uint32_t v, uint32_t m); /* the forms below; elsewhere only valid */
 	time_form makespan;
 	flight_form flight;
-	struct even_costs costs; /* of one rank's whole share */
+	struct even_costs costs; /* of a chunk */
+	bool at_most;            /* `flight` is only a limit */
 };
 
 static bool always(uint32_t p, uint32_t v, uint32_t m)
@@ -33,6 +34,19 @@ static bool whole_groups(uint32_t p, uint32_t v, uint32_t m)
 {
 	(void)v;
 	return m % p == 0;
+}
+
+/* m >= 1.5 p: below, the first microbatches are back before the last ones are on their way. */
+static bool half_as_many_again(uint32_t p, uint32_t v, uint32_t m)
+{
+	(void)v;
+	return 2 * m >= 3 * p;
+}
+
+static bool two_rounds(uint32_t p, uint32_t v, uint32_t m)
+{
+	(void)v;
+	return m >= 2 * p;
 }
 
 static bool half_groups(uint32_t p, uint32_t v, uint32_t m)
@@ -94,6 +108,18 @@ static uint64_t gis_h_time(uint32_t p, uint32_t v, uint32_t m, struct even_costs
 	return gis_time(p, v, m, c) + (uint64_t)(p - g) * (v - 1) * (c.forward + c.input - c.weight);
 }
 
+/* ZB-V: m(F+I+W) of a whole rank + (p-1)F of a chunk; at F = I = W no rank idles once it has begun. */
+static uint64_t zb_v_time(uint32_t p, uint32_t v, uint32_t m, struct even_costs c)
+{
+	return (uint64_t)m * v * (c.forward + c.input + c.weight) + (uint64_t)(p - 1) * c.forward;
+}
+
+/* DualPipe-V with pairs that gain nothing: one more (p-1)I. */
+static uint64_t dualpipe_v_time(uint32_t p, uint32_t v, uint32_t m, struct even_costs c)
+{
+	return zb_v_time(p, v, m, c) + (uint64_t)(p - 1) * c.input;
+}
+
 static uint32_t all_flight(uint32_t p, uint32_t v, uint32_t m, uint32_t r)
 {
 	(void)p, (void)r;
@@ -130,23 +156,41 @@ static uint32_t gis_h_flight(uint32_t p, uint32_t v, uint32_t m, uint32_t r)
 	return least(m * v, (v - 1) * w + p - r);
 }
 
+static uint32_t zb_v_flight(uint32_t p, uint32_t v, uint32_t m, uint32_t r)
+{
+	(void)v, (void)r;
+	return least(2 * m, 2 * p);
+}
+
+static uint32_t dualpipe_v_flight(uint32_t p, uint32_t v, uint32_t m, uint32_t r)
+{
+	(void)v, (void)r;
+	return least(2 * m, 2 * p + 1);
+}
+
 static const struct family families[] = {
-    {"loopedbfs", PP_PLACE_LOOP, 1, 4, enough, fused_time, all_flight, {1, 1, 1, 0, 0}},
-    {"loopedbfs", PP_PLACE_LOOP, 1, 3, enough, fused_time, all_flight, {5, 6, 4, 0, 0}},
-    {"eager_1f1b", PP_PLACE_LOOP, 1, 1, always, fused_time, eager_flight, {1, 1, 1, 0, 0}},
-    {"eager_1f1b", PP_PLACE_LOOP, 1, 1, always, eager_time, eager_flight, {10, 10, 10, 3, 0}},
-    {"eager_1f1b", PP_PLACE_LOOP, 1, 1, always, eager_time, eager_flight, {10, 11, 7, 1, 0}},
-    {"zb_h1", PP_PLACE_LOOP, 1, 4, enough, h1_time, h1_flight, {1, 1, 1, 0, 0}},
-    {"zb_h1", PP_PLACE_LOOP, 1, 1, enough, h1_time, h1_flight, {10, 11, 7, 0, 0}},
-    {"zb_h2", PP_PLACE_LOOP, 1, 1, twice, h2_time, h2_flight, {1, 1, 1, 0, 0}},
-    {"gis", PP_PLACE_LOOP, 2, 4, whole_groups, gis_time, gis_flight, {1, 1, 1, 0, 0}},
-    {"gis", PP_PLACE_LOOP, 2, 4, whole_groups, gis_time, gis_flight, {10, 11, 7, 0, 0}},
-    {"gis_h", PP_PLACE_LOOP, 2, 4, half_groups, gis_h_time, gis_h_flight, {1, 1, 1, 0, 0}},
+    {"loopedbfs", PP_PLACE_LOOP, 1, 4, enough, fused_time, all_flight, {1, 1, 1, 0, 0}, false},
+    {"loopedbfs", PP_PLACE_LOOP, 1, 3, enough, fused_time, all_flight, {5, 6, 4, 0, 0}, false},
+    {"eager_1f1b", PP_PLACE_LOOP, 1, 1, always, fused_time, eager_flight, {1, 1, 1, 0, 0}, false},
+    {"eager_1f1b", PP_PLACE_LOOP, 1, 1, always, eager_time, eager_flight, {10, 10, 10, 3, 0}, false},
+    {"eager_1f1b", PP_PLACE_LOOP, 1, 1, always, eager_time, eager_flight, {10, 11, 7, 1, 0}, false},
+    {"zb_h1", PP_PLACE_LOOP, 1, 4, enough, h1_time, h1_flight, {1, 1, 1, 0, 0}, false},
+    {"zb_h1", PP_PLACE_LOOP, 1, 1, enough, h1_time, h1_flight, {10, 11, 7, 0, 0}, false},
+    {"zb_h2", PP_PLACE_LOOP, 1, 1, twice, h2_time, h2_flight, {1, 1, 1, 0, 0}, false},
+    {"gis", PP_PLACE_LOOP, 2, 4, whole_groups, gis_time, gis_flight, {1, 1, 1, 0, 0}, false},
+    {"gis", PP_PLACE_LOOP, 2, 4, whole_groups, gis_time, gis_flight, {10, 11, 7, 0, 0}, false},
+    {"gis_h", PP_PLACE_LOOP, 2, 4, half_groups, gis_h_time, gis_h_flight, {1, 1, 1, 0, 0}, false},
+    {"zb_v", PP_PLACE_V, 2, 2, half_as_many_again, zb_v_time, zb_v_flight, {1, 1, 1, 0, 0}, true},
+    {"zb_v", PP_PLACE_V, 2, 2, twice, zb_v_time, zb_v_flight, {1, 1, 1, 0, 0}, false},
+    {"dualpipe_v", PP_PLACE_V, 2, 2, two_rounds, dualpipe_v_time, dualpipe_v_flight, {1, 1, 1, 0, 1000}, false},
+    {"dualpipe_v", PP_PLACE_V, 2, 2, two_rounds, zb_v_time, dualpipe_v_flight, {1, 1, 1, 0, 0}, false},
 };
 
 static void one_shape(const struct family *f, uint32_t p, uint32_t v, uint32_t m)
 {
-	struct expanded x = expand_family(f->name, (struct shape){.p = p, .v = v, .m = m, .place = f->place});
+	struct expanded x = expand_family(
+	    f->name,
+	    (struct shape){.p = p, .v = v, .m = m, .place = f->place, .pair_cost = f->costs.pair_permille / 1000.0});
 	struct pp_order_times times = even_times(&x, f->costs);
 	for (uint32_t r = 0; r < p; r++)
 		assert_int_equal(times.rank[r].peak_stashes, in_flight_of(&x, r));
@@ -156,7 +200,7 @@ static void one_shape(const struct family *f, uint32_t p, uint32_t v, uint32_t m
 		         (unsigned long long)f->makespan(p, v, m, f->costs));
 	for (uint32_t r = 0; r < p; r++) {
 		uint32_t got = times.rank[r].peak_stashes, wanted = f->flight(p, v, m, r);
-		if (exact ? got != wanted : got > wanted)
+		if (exact && !f->at_most ? got != wanted : got > wanted)
 			fail_msg("%s p=%u v=%u m=%u: %u in flight on rank %u, not %u", f->name, p, v, m, got, r, wanted);
 	}
 	expanded_free(&x);

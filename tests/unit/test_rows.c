@@ -149,6 +149,31 @@ static void pairs(void **state)
 	            "2B2,1B2,2I3,1I3,2W3,1W3\n");
 }
 
+/* A row written for four microbatches, with three and with one: what is left of a pair stands alone. */
+static void surplus(void **state)
+{
+	(void)state;
+	const char *body = "order { F*4 F.1 I.1 (F.1&B B.1)*3 B W }";
+	struct expanded x = expand_surplus(body, (struct shape){.p = 1, .v = 2, .m = 3});
+	assert_string_equal(expanded_messages(&x, PP_DIAG_HUMAN), "");
+	assert_string_equal(csv(&x), "0F0,0F1,0F2,1F0,1I0,(1F1;0B0)OVERLAP_F_B,1B1,(1F2;0B1)OVERLAP_F_B,1B2,0B2,1W0\n");
+	expanded_free(&x);
+	x = expand_surplus(body, (struct shape){.p = 1, .v = 2, .m = 1});
+	assert_string_equal(expanded_messages(&x, PP_DIAG_HUMAN), "");
+	assert_string_equal(csv(&x), "0F0,1F0,1I0,0B0,1W0\n");
+	expanded_free(&x);
+	x = expand_surplus("order { F*2 B*3 }", (struct shape){.p = 1, .v = 1, .m = 3});
+	assert_string_equal(expanded_messages(&x, PP_DIAG_SHORT),
+	                    "x.pipe:1:25: error: rank 0: `F` count is 2, wanted m = 3 [E0603]\n");
+	expanded_free(&x);
+	x = expand_surplus("order for r { F*m B*m }", (struct shape){.p = 8192, .v = 1, .m = 1});
+	assert_string_equal(
+	    expanded_messages(&x, PP_DIAG_SHORT),
+	    "error: schedule is too large: 8192 stages x 16384 microbatches are at least 268435456 actions, "
+	    "67108864 are possible [E0623]\n");
+	expanded_free(&x);
+}
+
 /* The interleaved order as one line of the language's example 5 is the library's where p divides m. */
 static void interleaved_row_is_the_library_one(void **state)
 {
@@ -383,6 +408,7 @@ int main(void)
 	    cmocka_unit_test(weaves),
 	    cmocka_unit_test(woven_turns),
 	    cmocka_unit_test(pairs),
+	    cmocka_unit_test(surplus),
 	    cmocka_unit_test(interleaved_row_is_the_library_one),
 	    cmocka_unit_test(wrong_counts),
 	    cmocka_unit_test(wrong_repeats),
