@@ -27,7 +27,7 @@ enum view {
 	VIEW_SOURCE,
 	VIEW_COUNT
 };
-enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_CSV, FORMAT_CSV_COMMS, FORMAT_PPS, FORMAT_TRACE };
+enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_CSV, FORMAT_CSV_COMMS, FORMAT_PPS, FORMAT_TRACE, FORMAT_SVG };
 enum color { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER };
 
 struct arguments {
@@ -45,9 +45,10 @@ static const struct pp_option table[] = {
      .help = "what to show (default: stats and Gantt)"},
     {.name = "format",
      .kind = PP_OPTION_CHOICE,
-     .argument = "text|json|csv|csv-comms|pps|trace",
+     .argument = "text|json|csv|csv-comms|pps|trace|svg",
      .offset = offsetof(struct arguments, format),
-     .help = "csv: PyTorch's compute grid; csv-comms: with transfers; trace: Chrome"},
+     .help = "csv: PyTorch's compute grid; csv-comms: with transfers; trace: Chrome; svg: picture of the Gantt "
+             "chart"},
     {.name = "rank",
      .kind = PP_OPTION_TEXT,
      .argument = "0,3-5",
@@ -62,7 +63,7 @@ static const struct pp_option table[] = {
      .kind = PP_OPTION_UINT,
      .argument = "N",
      .offset = offsetof(struct arguments, width),
-     .help = "columns (default: the terminal's, else 100)",
+     .help = "columns (default: the terminal's, else 100); of an svg pixels",
      .least = 20,
      .most = 65536},
     {.name = "from",
@@ -113,6 +114,7 @@ static const char examples[] = "usage: pipedump [options] PROGRAM          PROGR
                                "  pipedump demo.ppx --format=json | jq .bubble\n"
                                "  pipedump demo.ppx --diff=run.json                predicted against measured\n"
                                "  pipedump demo.ppx --format=trace -o demo.json    for chrome://tracing or Perfetto\n"
+                               "  pipedump demo.ppx --format=svg -o demo.svg       the Gantt chart as a picture\n"
                                "\n"
                                "options:\n";
 
@@ -325,6 +327,9 @@ static bool emit(const struct pp_dump *dump, const struct arguments *arguments, 
 	case FORMAT_TRACE:
 		pp_emit_trace(dump);
 		return true;
+	case FORMAT_SVG:
+		pp_emit_gantt_svg(dump);
+		return true;
 	case FORMAT_TEXT:
 	case FORMAT_JSON:
 		break;
@@ -336,7 +341,8 @@ static bool wants_times(const struct arguments *arguments)
 {
 	if (arguments->diff)
 		return true;
-	if (arguments->format == FORMAT_CSV || arguments->format == FORMAT_CSV_COMMS || arguments->format == FORMAT_TRACE)
+	if (arguments->format == FORMAT_CSV || arguments->format == FORMAT_CSV_COMMS || arguments->format == FORMAT_TRACE ||
+	    arguments->format == FORMAT_SVG)
 		return true;
 	return arguments->format != FORMAT_PPS && (arguments->view == VIEW_DEFAULT || views[arguments->view].wants_times);
 }
@@ -350,6 +356,8 @@ static bool show(struct pp_dump *dump, struct pp_program *program, const struct 
 	if (!choose_program(dump, arguments->program, status) || !choose_ranks(dump, arguments->ranks, status))
 		return false;
 	struct pp_measured_file measured = {0};
+	if (arguments->format == FORMAT_SVG && arguments->view != VIEW_DEFAULT && arguments->view != VIEW_GANTT)
+		return pp_fail(status, PP_EXIT_USAGE, "--format=svg draws the Gantt chart; the other views have no picture");
 	if (arguments->diff && !pp_measured_file_read(dump->arena, arguments->diff, &measured, status))
 		return false;
 	if (arguments->transport == 0 && pp_progress_find(measured.head.transport))
@@ -384,6 +392,7 @@ static int run(struct pp_arena *arena, const struct arguments *arguments, const 
 	    .out = arguments->output ? open_memstream(&text, &length) : stdout,
 	    .file = strcmp(path, "-") == 0 ? "standard input" : path,
 	    .width = arguments->width ? (uint32_t)arguments->width : terminal_width(),
+	    .pixels = (uint32_t)arguments->width,
 	    .bytes = arguments->unit == 1,
 	    .color = wants_color(arguments),
 	    .utf8 = locale_is_utf8(),

@@ -23,6 +23,7 @@ struct pp_dump {
 	const uint32_t *chunk;    /* [stages]: position among the stages of its rank */
 	struct pp_time_unit unit;
 	uint32_t width;    /* columns of the terminal */
+	uint32_t pixels;   /* of a picture, 0: as wide as it wants */
 	uint64_t from, to; /* ns, window of Gantt and memory curve; to = UINT64_MAX: the end */
 	bool bytes;        /* memory in bytes instead of stashes */
 	bool color, utf8;
@@ -50,6 +51,7 @@ void pp_emit_csv(const struct pp_dump *dump);
 void pp_emit_csv_comms(const struct pp_dump *dump);
 
 void pp_emit_trace(const struct pp_dump *dump);
+void pp_emit_gantt_svg(const struct pp_dump *dump); /* a standalone picture */
 
 /* A trace or a profile of a run. */
 struct pp_measured_file {

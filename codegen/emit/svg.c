@@ -225,8 +225,9 @@ double pp_svg_step(double least)
 
 void pp_svg_number(char *text, double value, double step)
 {
+	double zero = step * 1e-6;
 	int decimals = 0;
 	for (; decimals < 6 && step < 0.999; decimals++)
 		step *= 10;
-	snprintf(text, PP_SVG_NUMBER, "%.*f", decimals, value);
+	snprintf(text, PP_SVG_NUMBER, "%.*f", decimals, fabs(value) < zero ? 0 : value); /* never -0 */
 }
