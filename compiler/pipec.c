@@ -1,4 +1,5 @@
 /* pipec: the command line of the compiler. Subcommands, options, exit codes; everything else is in the passes. */
+#include "exchange.h"
 #include "library.h"
 #include "measured.h"
 #include "pass.h"
@@ -29,23 +30,25 @@ enum command {
 	SHOW = 8,
 	PREDICT = 16,
 	PLAN = 32,
+	IMPORT = 64,
 	SPECS = BUILD | CHECK | SHOW | PREDICT | PLAN,
-	ALL = SPECS | VERIFY
+	ALL = SPECS | VERIFY | IMPORT
 };
 enum color { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER };
 
 #define EMIT_LEVELS "ast|spec|stages|schedule|program"
 
 struct settings {
-	const char *output, *schedule, *dump_after, *profile, *svg;
+	const char *output, *schedule, *dump_after, *profile, *svg, *name;
 	unsigned emit; /* 1 + position in EMIT_LEVELS, 0: write an image */
 	struct pp_option_list defines, sets, folders, vary;
-	bool quiet, verbose, warnings_are_errors;
+	bool quiet, verbose, warnings_are_errors, legacy;
 	unsigned diagnostics; /* enum pp_diag_format */
 	unsigned format;      /* of predict: 0 text, 1 JSON; of plan: enum pp_plan_format */
 	unsigned transport;   /* 1 + position in pp_progress_models, 0: by the profile */
 	unsigned color;
 	unsigned lowering; /* enum pp_lowered less PP_LOWERED_END */
+	unsigned queues;   /* 1 + enum pp_layout, 0: all */
 };
 
 static const struct pp_option options[] = {
@@ -75,6 +78,13 @@ static const struct pp_option options[] = {
      .commands = PLAN},
     {"format", 0, PP_OPTION_CHOICE, "text|json|csv", offsetof(struct settings, format), "form of the table",
      .commands = PLAN},
+    {"queues", 0, PP_OPTION_CHOICE, "all|channel|edge|direction|pair|rank", offsetof(struct settings, queues),
+     "schedule in CSV with messages: what has a queue of its own where it is to run", .commands = VERIFY},
+    {"legacy", 0, PP_OPTION_FLAG, NULL, offsetof(struct settings, legacy),
+     "schedule in CSV: the letters of old files, B the input gradient and BW the whole backward",
+     .commands = VERIFY | IMPORT},
+    {"name", 0, PP_OPTION_TEXT, "NAME", offsetof(struct settings, name), "of the schedule (default: from the file's)",
+     .commands = IMPORT},
     {"define", 'D', PP_OPTION_LIST, "NAME=VALUE", offsetof(struct settings, defines), "set a parameter of the spec",
      .commands = SPECS},
     {"set", 0, PP_OPTION_LIST, "BLOCK.ATTR=VALUE", offsetof(struct settings, sets),
@@ -106,7 +116,9 @@ static const char examples[] =
     "pipec show model.pipe cluster              values in use and where each comes from\n"
     "pipec build --emit=stages model.pipe       which layers on which rank, and why\n"
     "pipec check *.pipe                         every pass and the proof, no output file\n"
-    "pipec verify model.ppx streams.pps         prove programs again, however they were made\n";
+    "pipec verify model.ppx streams.pps         prove programs again, however they were made\n"
+    "pipec verify schedule.csv                  check a schedule of PyTorch, its messages in every queue layout too\n"
+    "pipec import csv schedule.csv              print it as the schedule of a spec\n";
 
 static void out_of_memory(size_t wanted)
 {
@@ -434,21 +446,71 @@ static void print_verified(const char *path, const struct pp_program *program, c
 		printf("order-dependent: %s\n", stamp->bits_reason);
 }
 
-static int verify_file(const struct settings *settings, const char *path)
+static int verify_program(const char *path, const char *text, size_t length, struct job *job)
 {
-	struct job job;
 	struct pp_status status;
 	struct pp_loaded loaded;
-	job_open(&job, settings);
-	bool read = pp_program_load(job.unit.arena, path, &loaded, &status);
+	bool read = pp_program_load_text(job->unit.arena, path, text, length, &loaded, &status);
 	if (!read && status.text[0])
-		return job_fail(&job, &status);
-	job.unit.diag = loaded.diag;
+		return job_fail(job, &status);
+	job->unit.diag = loaded.diag;
 	struct pp_stamp stamp = {0};
 	bool ok = read && pp_verify(loaded.program, &stamp, loaded.diag);
 	if (ok)
 		print_verified(path, loaded.program, &stamp);
-	return job_close(&job, ok);
+	return job_close(job, ok);
+}
+
+/* By content; by name where the content is too damaged to say. */
+static bool is_csv(const char *path, const char *text, size_t length)
+{
+	size_t name = strlen(path);
+	bool named = name >= 4 && strcmp(path + name - 4, ".csv") == 0;
+	return pp_content_of(text, length) == PP_CONTENT_OTHER && (named || pp_csv_looks_like(text, length));
+}
+
+/* `pipec verify f.csv` and `pipec import csv f.csv`. */
+static int exchange(const struct settings *settings, const char *path, const char *text, size_t length, bool import,
+                    struct job *job)
+{
+	struct pp_status status;
+	struct pp_unit *unit = &job->unit;
+	const struct pp_source *source =
+	    pp_sources_add(unit->sources, strcmp(path, "-") == 0 ? "<stdin>" : path, text, length);
+	if (!source) {
+		pp_fail(&status, PP_EXIT_ENVIRONMENT, "%s is too large", path);
+		return job_fail(job, &status);
+	}
+	struct pp_exchange_options how = {.legacy = settings->legacy,
+	                                  .one_layout = settings->queues > 0,
+	                                  .layout = settings->queues ? (enum pp_layout)(settings->queues - 1) : 0,
+	                                  .name = settings->name};
+	bool ok = import ? pp_exchange_import(unit->arena, source, &how, unit->diag, stdout)
+	                 : pp_exchange_verify(unit->arena, source, &how, unit->diag, stdout);
+	return job_close(job, ok);
+}
+
+static int verify_file(const struct settings *settings, const char *path, bool import)
+{
+	struct job job;
+	struct pp_status status;
+	char *text;
+	size_t length;
+	job_open(&job, settings);
+	if (!pp_file_read(job.unit.arena, path, &text, &length, &status))
+		return job_fail(&job, &status);
+	if (import || is_csv(path, text, length))
+		return exchange(settings, path, text, length, import, &job);
+	return verify_program(path, text, length, &job);
+}
+
+/* `pipec import csv FILE` */
+static int import_file(const struct settings *settings, const struct pp_option_list *operands)
+{
+	if (operands->count == 2 && strcmp(operands->items[0], "csv") == 0)
+		return verify_file(settings, operands->items[1], true);
+	fprintf(stderr, "pipec import: what, and from which file? pipec import csv schedule.csv\n");
+	return PP_EXIT_USAGE;
 }
 
 /* ---- show ------------------------------------------------------------------------------------ */
@@ -518,7 +580,7 @@ static int plan_file(struct pp_arena *arena, const struct settings *settings, co
 static void print_help(enum command command, FILE *out)
 {
 	fputs(examples, out);
-	fputs("\ncommands: build, check, predict, plan, verify, show\noptions:\n", out);
+	fputs("\ncommands: build, check, predict, plan, verify, show, import\noptions:\n", out);
 	pp_options_help(options, OPTION_COUNT, command, out);
 	fputs("\nexit: 0 ok, 1 rejected, 2 usage, 3 environment, 4 plan: nothing can be run\n", out);
 }
@@ -528,7 +590,7 @@ static int run_command(enum command command, const struct settings *settings, co
 	int worst = PP_EXIT_OK;
 	for (size_t i = 0; i < files->count; i++) {
 		const char *path = files->items[i];
-		int code = command == VERIFY    ? verify_file(settings, path)
+		int code = command == VERIFY    ? verify_file(settings, path, false)
 		           : command == PREDICT ? predict_file(settings, path)
 		                                : build_file(settings, path, command);
 		worst = code > worst ? code : worst;
@@ -563,6 +625,8 @@ static int parse_and_run(struct pp_arena *arena, enum command command, const cha
 	}
 	if (command == PLAN)
 		return plan_file(arena, &settings, &arguments.operands);
+	if (command == IMPORT)
+		return import_file(&settings, &arguments.operands);
 	if (command == SHOW)
 		return show_file(&settings, &arguments.operands);
 	return run_command(command, &settings, &arguments.operands);
@@ -570,8 +634,8 @@ static int parse_and_run(struct pp_arena *arena, enum command command, const cha
 
 int main(int argc, char **argv)
 {
-	static const char commands[] = "build|check|predict|plan|verify|show";
-	static const enum command bits[] = {BUILD, CHECK, PREDICT, PLAN, VERIFY, SHOW};
+	static const char commands[] = "build|check|predict|plan|verify|show|import";
+	static const enum command bits[] = {BUILD, CHECK, PREDICT, PLAN, VERIFY, SHOW, IMPORT};
 	if (argc < 2) {
 		print_help(ALL, stderr);
 		return PP_EXIT_USAGE;
@@ -588,13 +652,14 @@ int main(int argc, char **argv)
 		const char *near = pp_choice_nearest(arena, commands, argv[1]), *dot = strrchr(argv[1], '.');
 		if (dot && strcmp(dot, ".pipe") == 0)
 			near = pp_arena_printf(arena, "pipec build %s", argv[1]);
-		else if (dot && (strcmp(dot, ".ppx") == 0 || strcmp(dot, ".pps") == 0))
+		else if (dot && (strcmp(dot, ".ppx") == 0 || strcmp(dot, ".pps") == 0 || strcmp(dot, ".csv") == 0))
 			near = pp_arena_printf(arena, "pipec verify %s", argv[1]);
 		else if (strcmp(argv[1], "dump") == 0)
 			near = "pipedump";
 		else if (strcmp(argv[1], "run") == 0)
 			near = "piperun";
-		fprintf(stderr, "pipec: `%s` is no command; commands are build, check, predict, plan, verify, show%s%s%s\n",
+		fprintf(stderr,
+		        "pipec: `%s` is no command; commands are build, check, predict, plan, verify, show, import%s%s%s\n",
 		        argv[1], near ? "; did you mean `" : "", near ? near : "", near ? "`?" : "");
 		code = PP_EXIT_USAGE;
 	}

@@ -3,6 +3,7 @@
  * Ensures: a file that is no program gets a message that says what it seems to be. */
 #include "program_file.h"
 
+#include "csv.h"
 #include "file.h"
 #include "hash.h"
 #include "image.h"
@@ -35,14 +36,6 @@ static bool is_spec(const char *text)
 	return false;
 }
 
-/* 1F0 or an empty cell, then a comma. */
-static bool is_schedule_csv(const char *text)
-{
-	text += strspn(text, ",");
-	size_t digits = strspn(text, "0123456789");
-	return digits > 0 && text[digits] && strchr("FBIW", text[digits]) && isdigit((unsigned char)text[digits + 1]);
-}
-
 static bool is_binary(const char *text, size_t length)
 {
 	for (size_t i = 0; i < length && i < 4096; i++)
@@ -64,8 +57,11 @@ static bool fail_as_other(const char *path, const char *text, size_t length, str
 		return pp_fail(status, code, "%s holds binary data, but not a program image: an image begins with PPX1", path);
 	if (text[strspn(text, " \t\r\n")] == '{')
 		return pp_fail(status, code, "%s looks like JSON, not a program (.ppx or .pps)", path);
-	if (is_schedule_csv(text))
-		return pp_fail(status, code, "%s looks like a schedule in CSV, not a program (.ppx or .pps)", path);
+	if (pp_csv_looks_like(text, length))
+		return pp_fail(status, code,
+		               "%s looks like a schedule in CSV, not a program (.ppx or .pps); `pipec import csv` makes a "
+		               "schedule of a spec from it",
+		               path);
 	if (is_spec(text))
 		return pp_fail(status, code, "%s looks like a .pipe spec, not a program; compile it first: pipec build %s",
 		               path, path);
@@ -111,14 +107,11 @@ static bool load_text(struct pp_arena *arena, struct pp_sources *sources, const 
 	return loaded->program || pp_fail(status, PP_EXIT_REJECTED, "%s", "");
 }
 
-bool pp_program_load(struct pp_arena *arena, const char *path, struct pp_loaded *loaded, struct pp_status *status)
+bool pp_program_load_text(struct pp_arena *arena, const char *path, const char *text, size_t length,
+                          struct pp_loaded *loaded, struct pp_status *status)
 {
-	char *text;
-	size_t length;
 	struct pp_sources *sources = pp_sources_create(arena);
 	*loaded = (struct pp_loaded){.diag = pp_diag_create(arena, sources)};
-	if (!pp_file_read(arena, path, &text, &length, status))
-		return false;
 	switch (pp_content_of(text, length)) {
 	case PP_CONTENT_IMAGE:
 		return load_image(arena, path, text, length, loaded, status);
@@ -128,4 +121,13 @@ bool pp_program_load(struct pp_arena *arena, const char *path, struct pp_loaded 
 		break;
 	}
 	return fail_as_other(path, text, length, status);
+}
+
+bool pp_program_load(struct pp_arena *arena, const char *path, struct pp_loaded *loaded, struct pp_status *status)
+{
+	char *text;
+	size_t length;
+	*loaded = (struct pp_loaded){.diag = pp_diag_create(arena, pp_sources_create(arena))};
+	return pp_file_read(arena, path, &text, &length, status) &&
+	       pp_program_load_text(arena, path, text, length, loaded, status);
 }

@@ -21,4 +21,8 @@ struct pp_loaded {
  * the text of *status is empty then the reasons are in loaded->diag, which is never NULL. */
 bool pp_program_load(struct pp_arena *arena, const char *path, struct pp_loaded *loaded, struct pp_status *status);
 
+/* The same for a file that was read already, by pp_file_read. */
+bool pp_program_load_text(struct pp_arena *arena, const char *path, const char *text, size_t length,
+                          struct pp_loaded *loaded, struct pp_status *status);
+
 #endif

@@ -29,6 +29,7 @@ struct pp_row {
 struct pp_schedule {
 	const char *name; /* of the policy, for people */
 	uint32_t ranks, stages, microbatches;
+	bool by_stage;        /* its actions are known as 2F0, with the stage in front, not as F0.1 */
 	uint32_t *stage_rank; /* [stages]: the rank a stage lives on */
 	struct pp_row *rows;  /* [ranks] */
 };

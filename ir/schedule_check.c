@@ -17,6 +17,8 @@ enum {
 	SEEN_BACKWARD = SEEN_B | SEEN_I
 };
 
+enum { MOST_MISSING = 64 }; /* a table of so many more is made to name a missing action */
+
 static struct pp_chunks number_chunks(struct pp_arena *arena, const struct pp_schedule *schedule)
 {
 	struct pp_chunks chunks = {
@@ -32,6 +34,8 @@ const char *pp_action_name(struct pp_arena *arena, const struct pp_chunks *chunk
                            const struct pp_action *action)
 {
 	char letter = letters[action->kind];
+	if (schedule->by_stage)
+		return pp_arena_printf(arena, "%u%c%u", action->stage, letter, action->mb);
 	if (chunks->stages[schedule->stage_rank[action->stage]] == 1)
 		return pp_arena_printf(arena, "%c%u", letter, action->mb);
 	return pp_arena_printf(arena, "%c%u.%u", letter, action->mb, chunks->chunk[action->stage]);
@@ -79,7 +83,7 @@ static bool check_places(const struct pp_schedule *schedule, struct pp_diag *dia
 	return ok;
 }
 
-/* ---- counts ---------------------------------------------------------------------------------- */
+/* ---- one row --------------------------------------------------------------------------------- */
 
 /* What is known of one row while it is checked. */
 struct row_check {
@@ -113,39 +117,6 @@ static struct pp_span last_span(const struct row_check *check, uint32_t kinds)
 	return row->count ? row->actions[row->count - 1].span : PP_NO_SPAN;
 }
 
-static const char *wanted_text(const struct row_check *check)
-{
-	uint32_t chunks = check->chunks->stages[check->rank], m = check->schedule->microbatches;
-	if (chunks == 1)
-		return pp_arena_printf(check->arena, "m = %u", m);
-	return pp_arena_printf(check->arena, "%u chunks x m = %" PRIu64, chunks, check->wanted);
-}
-
-static bool check_counts(const struct row_check *check)
-{
-	const uint64_t *counts = check->counts;
-	if (counts[PP_F] != check->wanted) {
-		pp_error(check->diag, "E0603", last_span(check, SEEN_F), "rank %u: `F` count is %" PRIu64 ", wanted %s",
-		         check->rank, counts[PP_F], wanted_text(check));
-		return false;
-	}
-	uint64_t backwards = counts[PP_B] + counts[PP_I];
-	if (backwards != check->wanted) {
-		const char *letter = !counts[PP_I] ? "`B`" : !counts[PP_B] ? "`I`" : "`B` + `I`";
-		pp_error(check->diag, "E0603", last_span(check, SEEN_BACKWARD), "rank %u: %s count is %" PRIu64 ", wanted %s",
-		         check->rank, letter, backwards, wanted_text(check));
-		return false;
-	}
-	if (counts[PP_W] != counts[PP_I]) {
-		struct pp_message *m = pp_error(check->diag, "E0603", last_span(check, SEEN_W),
-		                                "rank %u: `W` count is %" PRIu64 ", wanted %" PRIu64 ", one for each `I`",
-		                                check->rank, counts[PP_W], counts[PP_I]);
-		pp_help(m, "`B` is the whole backward; `I` leaves the weight gradient to a later `W`");
-		return false;
-	}
-	return true;
-}
-
 /* ---- exactly once, in an order that the row allows ------------------------------------------- */
 
 static const struct pp_action *find_earlier(const struct row_check *check, const struct pp_action *before,
@@ -166,8 +137,17 @@ static const struct pp_action *find_later(const struct row_check *check, const s
 	return NULL;
 }
 
-/* Name an action of this class that the row lacks; the counts say that there is one for each doubled one. */
-static void note_missing(const struct row_check *check, struct pp_message *message, uint32_t kinds, char letter)
+static uint32_t stage_of(const struct row_check *check, uint32_t chunk)
+{
+	uint32_t stage = 0;
+	while (check->schedule->stage_rank[stage] != check->rank || check->chunks->chunk[stage] != chunk)
+		stage++;
+	return stage;
+}
+
+/* Name an action of this class that the row lacks, if it lacks one. */
+static void note_missing(const struct row_check *check, struct pp_message *message, uint32_t kinds,
+                         enum pp_action_kind kind)
 {
 	uint32_t m = check->schedule->microbatches;
 	for (const struct pp_action *at = check->row->actions; at < check->row->actions + check->row->count; at++)
@@ -175,11 +155,9 @@ static void note_missing(const struct row_check *check, struct pp_message *messa
 	for (uint64_t i = 0; i < check->wanted; i++) {
 		if (check->seen[i] & kinds)
 			continue;
-		uint32_t mb = (uint32_t)(i % m), chunk = (uint32_t)(i / m);
-		if (check->chunks->stages[check->rank] == 1)
-			pp_note(message, "`%c%u` is not listed", letter, mb);
-		else
-			pp_note(message, "`%c%u.%u` is not listed", letter, mb, chunk);
+		struct pp_action missing = {
+		    .stage = stage_of(check, (uint32_t)(i / m)), .mb = (uint32_t)(i % m), .kind = (uint8_t)kind};
+		pp_note(message, "`%s` is not listed", name_of(check, &missing));
 		return;
 	}
 }
@@ -197,7 +175,9 @@ static bool report_twice(const struct row_check *check, const struct pp_action *
 		             check->rank, name_of(check, action), name_of(check, first));
 	if (pp_span_known(first->span))
 		pp_label(m, first->span, "first listed here");
-	note_missing(check, m, kinds, action->kind == PP_I ? 'B' : letters[action->kind]);
+	note_missing(check, m, kinds, action->kind == PP_I ? PP_B : (enum pp_action_kind)action->kind);
+	if (check->schedule->by_stage)
+		pp_help(m, "each action stands once: remove or renumber one");
 	return false;
 }
 
@@ -205,8 +185,10 @@ static bool report_early(const struct row_check *check, const struct pp_action *
 {
 	const struct pp_action *later = find_later(check, action, wanted_kind);
 	if (!later) {
-		pp_error(check->diag, "E0603", action->span, "rank %u: `%s` has no `%c%u`", check->rank, name_of(check, action),
-		         wanted_kind == SEEN_I ? 'I' : 'F', action->mb);
+		struct pp_action missing = *action;
+		missing.kind = wanted_kind == SEEN_I ? PP_I : PP_F;
+		pp_error(check->diag, "E0603", action->span, "rank %u: `%s` has no `%s`", check->rank, name_of(check, action),
+		         name_of(check, &missing));
 		return false;
 	}
 	struct pp_message *m = pp_error(check->diag, "E0606", action->span, "rank %u: `%s` comes before `%s`", check->rank,
@@ -231,6 +213,55 @@ static bool check_once(const struct row_check *check)
 		if (action->kind == PP_W && !(*seen & SEEN_I))
 			return report_early(check, action, SEEN_I);
 		*seen |= (uint8_t)mask;
+	}
+	return true;
+}
+
+/* ---- counts ---------------------------------------------------------------------------------- */
+
+static const char *wanted_text(const struct row_check *check)
+{
+	uint32_t chunks = check->chunks->stages[check->rank], m = check->schedule->microbatches;
+	if (chunks == 1)
+		return pp_arena_printf(check->arena, "m = %u", m);
+	return pp_arena_printf(check->arena, "%u chunks x m = %" PRIu64, chunks, check->wanted);
+}
+
+/* Report a wrong count. Where actions carry their numbers, say which one is missing, or doubled. False. */
+static bool numbers_differ(struct row_check *check, uint32_t kinds, enum pp_action_kind kind, uint64_t count,
+                           const char *letter)
+{
+	bool named = check->schedule->by_stage && check->wanted <= 4 * (uint64_t)check->row->count + MOST_MISSING;
+	if (named)
+		check->seen = PP_NEW_ARRAY(check->arena, uint8_t, check->wanted);
+	if (named && count > check->wanted && !check_once(check))
+		return false;
+	struct pp_message *m =
+	    pp_error(check->diag, "E0603", last_span(check, kinds), "rank %u: %s count is %" PRIu64 ", wanted %s",
+	             check->rank, letter, count, wanted_text(check));
+	if (named)
+		note_missing(check, m, kinds, kind);
+	if (check->schedule->by_stage)
+		pp_help(m, "every stage has each of the microbatches 0..%u once: %u is the largest in the file",
+		        check->schedule->microbatches - 1, check->schedule->microbatches - 1);
+	return false;
+}
+
+static bool check_counts(struct row_check *check)
+{
+	const uint64_t *counts = check->counts;
+	if (counts[PP_F] != check->wanted)
+		return numbers_differ(check, SEEN_F, PP_F, counts[PP_F], "`F`");
+	uint64_t backwards = counts[PP_B] + counts[PP_I];
+	const char *letter = !counts[PP_I] ? "`B`" : !counts[PP_B] ? "`I`" : "`B` + `I`";
+	if (backwards != check->wanted)
+		return numbers_differ(check, SEEN_BACKWARD, counts[PP_B] ? PP_B : PP_I, backwards, letter);
+	if (counts[PP_W] != counts[PP_I]) {
+		struct pp_message *m = pp_error(check->diag, "E0603", last_span(check, SEEN_W),
+		                                "rank %u: `W` count is %" PRIu64 ", wanted %" PRIu64 ", one for each `I`",
+		                                check->rank, counts[PP_W], counts[PP_I]);
+		pp_help(m, "`B` is the whole backward; `I` leaves the weight gradient to a later `W`");
+		return false;
 	}
 	return true;
 }

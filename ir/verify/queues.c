@@ -9,8 +9,8 @@
 
 #include <inttypes.h>
 
-static const char *const layout_queue[PP_LAYOUT_COUNT] = {"channel",       "edge", "direction of a rank",
-                                                          "pair of ranks", "rank", "rank, with compute"};
+const char *const pp_layout_queue[PP_LAYOUT_COUNT] = {"channel",       "edge", "direction of a rank",
+                                                      "pair of ranks", "rank", "rank, with compute"};
 
 /* ---- a run with queues ----------------------------------------------------------------------- */
 
@@ -320,22 +320,29 @@ static uint32_t cycle_through(struct graph *graph, uint32_t start, uint32_t limi
 	return limit;
 }
 
-/* The shortest cycle, its nodes in waiting order; 0: none found. */
+static uint32_t keep_shorter(struct graph *graph, uint32_t start, uint32_t best, uint32_t **cycle)
+{
+	uint32_t last, length = cycle_through(graph, start, best, &last);
+	if (length >= best)
+		return best;
+	*cycle = PP_NEW_ARRAY(graph->run->proof->arena, uint32_t, length);
+	for (uint32_t i = length; i-- > 0; last = graph->parent[last])
+		(*cycle)[i] = last;
+	return length;
+}
+
+/* The shortest cycle, its nodes in waiting order; 0: none found. Ranks first; a cycle without any is one of queues that
+ * stand before each other, and goes through their heads. */
 static uint32_t shortest_cycle(struct graph *graph, uint32_t **cycle)
 {
-	const struct pp_proof *proof = graph->run->proof;
+	const struct queued *run = graph->run;
 	uint32_t best = PP_NULL;
-	for (uint32_t node = 0; node < graph->ranks; node++) {
-		if (graph->run->waiting[node] == PP_NULL)
-			continue;
-		uint32_t last, length = cycle_through(graph, node, best, &last);
-		if (length >= best)
-			continue;
-		best = length;
-		*cycle = PP_NEW_ARRAY(proof->arena, uint32_t, length);
-		for (uint32_t i = length; i-- > 0; last = graph->parent[last])
-			(*cycle)[i] = last;
-	}
+	for (uint32_t node = 0; node < graph->ranks; node++)
+		if (run->waiting[node] != PP_NULL)
+			best = keep_shorter(graph, node, best, cycle);
+	for (uint32_t queue = 0; best == PP_NULL && queue < run->queues.count; queue++)
+		if (run->head[queue] != PP_NULL)
+			best = keep_shorter(graph, graph->ranks + post_element(run, run->head[queue]), best, cycle);
 	return best == PP_NULL ? 0 : best;
 }
 
@@ -378,19 +385,31 @@ static const char *awaited_text(const struct queued *run, uint32_t rank)
 	return pp_proof_text(run->proof, rank, posted_at(run, rank, run->waiting[rank]));
 }
 
+/* The post of an element that stands at the head of a queue in which `behind` waits, and its rank; PP_NULL: none. */
+static uint32_t post_ahead(const struct queued *run, uint32_t element, uint32_t behind)
+{
+	for (uint32_t end = 0; behind < run->proof->message_count && end < 2; end++) {
+		uint32_t queue = run->state[behind] >> end & 1 ? post_queue(run, 2 * behind + end) : PP_NULL;
+		if (queue != PP_NULL && run->head[queue] != PP_NULL && post_element(run, run->head[queue]) == element)
+			return run->head[queue];
+	}
+	return PP_NULL;
+}
+
 /* An element that blocks another one in a queue: the rank whose post stands there. */
-static const char *ahead_text(const struct queued *run, uint32_t element)
+static const char *ahead_text(const struct queued *run, uint32_t element, uint32_t behind)
 {
 	const struct pp_proof *proof = run->proof;
 	if (element >= proof->message_count) {
 		const struct pp_joint *joint = &proof->joints[element - proof->message_count];
 		return pp_proof_text(proof, joint->first_rank, joint->first_instr);
 	}
-	const struct pp_channel *channel = &proof->program->channels[proof->message_channel[element]];
-	int end = run->state[element] & 1 ? PP_SEND_END : PP_RECV_END;
-	uint32_t rank = end ? channel->destination : channel->source;
+	uint32_t post = post_ahead(run, element, behind);
+	if (post == PP_NULL)
+		post = 2 * element + (run->state[element] & 1 ? PP_SEND_END : PP_RECV_END);
+	uint32_t rank = post_owner(run, post);
 	return pp_arena_printf(proof->arena, "rank %" PRIu32 " has %s first in the queue", rank,
-	                       pp_proof_text(proof, rank, proof->posts[end][element]));
+	                       pp_proof_text(proof, rank, proof->posts[post & 1][element]));
 }
 
 static const char *path_text(const struct queued *run, const uint32_t *cycle, uint32_t length)
@@ -400,13 +419,16 @@ static const char *path_text(const struct queued *run, const uint32_t *cycle, ui
 	const char *text = "";
 	for (uint32_t i = 0; i < length && i < 2 * LISTED; i++) {
 		const char *arrow = *text ? " <- " : "";
+		uint32_t before = cycle[(i + length - 1) % length];
 		if (cycle[i] < ranks)
 			text = pp_arena_printf(arena, "%s%srank %" PRIu32 " waits %s", text, arrow, cycle[i],
 			                       awaited_text(run, cycle[i]));
-		else if (i > 0 && cycle[i - 1] >= ranks)
-			text = pp_arena_printf(arena, "%s%s%s", text, arrow, ahead_text(run, cycle[i] - ranks));
+		else if (before >= ranks)
+			text = pp_arena_printf(arena, "%s%s%s", text, arrow, ahead_text(run, cycle[i] - ranks, before - ranks));
 	}
-	return pp_arena_printf(arena, "%s%s <- rank %" PRIu32, text, length > 2 * LISTED ? " <- ..." : "", cycle[0]);
+	text = pp_arena_printf(arena, "%s%s", text, length > 2 * LISTED ? " <- ..." : "");
+	return cycle[0] < ranks ? pp_arena_printf(arena, "%s <- rank %" PRIu32, text, cycle[0])
+	                        : pp_arena_printf(arena, "%s <- the first of these", text);
 }
 
 static const char *stuck_text(const struct queued *run, uint32_t *count)
@@ -422,6 +444,19 @@ static const char *stuck_text(const struct queued *run, uint32_t *count)
 	return *count > LISTED ? pp_arena_printf(arena, "%s and %" PRIu32 " more", text, *count - LISTED) : text;
 }
 
+/* Where the posts stand that queues of a cycle without ranks have first. */
+static void label_heads(const struct queued *run, struct pp_message *message, const uint32_t *cycle, uint32_t length,
+                        uint32_t ranks)
+{
+	for (uint32_t i = 0; i < length && cycle[0] >= ranks && i < LISTED; i++) {
+		uint32_t post = post_ahead(run, cycle[i] - ranks, cycle[(i + length - 1) % length] - ranks);
+		if (post == PP_NULL)
+			continue;
+		uint32_t rank = post_owner(run, post);
+		pp_proof_also(run->proof, message, rank, run->proof->posts[post & 1][post >> 1], "first in its queue");
+	}
+}
+
 static void report_stuck(const struct queued *run)
 {
 	struct graph graph = graph_begin(run);
@@ -430,18 +465,21 @@ static void report_stuck(const struct queued *run)
 	uint32_t at = 0;
 	while (run->waiting[at] == PP_NULL)
 		at++;
-	if (length)
+	if (length && cycle[0] < graph.ranks)
 		at = cycle[0];
 	struct pp_message *message = pp_proof_error(run->proof, "V4", at, stuck_instr(run, at),
 	                                            "never ends: %" PRIu32 " ranks wait for ever (one queue per %s)", count,
-	                                            layout_queue[run->layout]);
+	                                            pp_layout_queue[run->layout]);
 	for (uint32_t i = 1; i < length && i < 2 * LISTED; i++)
 		if (cycle[i] < graph.ranks)
 			pp_proof_also(run->proof, message, cycle[i], stuck_instr(run, cycle[i]), "waits here");
+	label_heads(run, message, cycle, length, graph.ranks);
 	if (length)
 		pp_note(message, "%s", path_text(run, cycle, length));
 	pp_note(message, "stuck: %s", stuck);
-	pp_help(message, "post the receive before the wait that its sender's progress depends on");
+	const struct pp_proof_words *words = run->proof->words;
+	pp_help(message, "%s",
+	        words ? words->unstick : "post the receive before the wait that its sender's progress depends on");
 }
 
 bool pp_prove_layout(struct pp_proof *proof, enum pp_layout layout, bool quiet)

@@ -53,12 +53,23 @@ struct pp_stage_proof {
 	uint32_t last_weight_mb;
 };
 
+struct pp_proof;
+
+/* How messages name instructions, where the program was made of a text of another form. */
+struct pp_proof_words {
+	const void *context;
+	const char *(*text)(const struct pp_proof *proof, uint32_t rank, uint32_t index);  /* "1SEND_F3" */
+	const char *(*place)(const struct pp_proof *proof, uint32_t rank, uint32_t index); /* "csv row 2, cell 9 `1F3`" */
+	const char *unstick; /* help for a program that gets stuck */
+};
+
 struct pp_proof {
 	const struct pp_program *program;
 	const struct pp_named_program *named;
 	struct pp_diag *diag;
-	struct pp_arena *arena; /* scratch */
-	bool forward_only;      /* the program `eval` */
+	struct pp_arena *arena;             /* scratch */
+	const struct pp_proof_words *words; /* NULL: those of programs */
+	bool forward_only;                  /* the program `eval` */
 
 	uint32_t *first_message;   /* [channels + 1]: messages of a channel are consecutive */
 	uint32_t *message_channel; /* [messages] */
@@ -97,6 +108,8 @@ enum { RAN_NOTHING, RAN_FORWARD, RAN_REMAT, RAN_INPUT_GRAD, RAN_ALL };
  * must have run all (`rank`: only those on it; PP_NULL: everywhere). */
 bool pp_prove_forwards(struct pp_proof *proof);
 bool pp_prove_backwards(struct pp_proof *proof, uint32_t rank, const uint8_t *progress);
+
+extern const char *const pp_layout_queue[PP_LAYOUT_COUNT]; /* what has a queue: "pair of ranks" */
 
 /* One rendezvous run under a layout; on failure reports V4 unless `quiet`. */
 bool pp_prove_layout(struct pp_proof *proof, enum pp_layout layout, bool quiet);

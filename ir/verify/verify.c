@@ -53,6 +53,8 @@ const char *pp_proof_text(const struct pp_proof *proof, uint32_t rank, uint32_t 
 {
 	const struct pp_instr *instr = pp_proof_instr(proof, rank, index);
 	const char *mnemonic = pp_op_table[instr->op].mnemonic;
+	if (proof->words)
+		return proof->words->text(proof, rank, index);
 	switch ((enum pp_op)instr->op) {
 	case PP_OP_LOAD:
 		return pp_arena_printf(proof->arena, "%s %s s%" PRIu32 " m%" PRIu32, mnemonic, pp_load_name[instr->sub],
@@ -94,6 +96,8 @@ const char *pp_proof_text(const struct pp_proof *proof, uint32_t rank, uint32_t 
 /* "rank 1, instruction 17 `fwd s1 m2`" */
 static const char *instruction_name(const struct pp_proof *proof, uint32_t rank, uint32_t index)
 {
+	if (proof->words)
+		return proof->words->place(proof, rank, index);
 	return pp_arena_printf(proof->arena, "rank %" PRIu32 ", instruction %" PRIu32 " `%s`", rank, index,
 	                       pp_proof_text(proof, rank, index));
 }

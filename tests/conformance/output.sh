@@ -48,7 +48,7 @@ lines metrics 1 '^error\[E0904\]: rank 0 failed: cannot write metrics to /dev/fu
 
 # Mistakes on pipec's command line.
 run file 2 "$BIN/pipec" "$work/m.pipe"
-lines file 1 'is no command; commands are build, check, predict, plan, verify, show; did you mean `pipec build .*/m.pipe`\?$'
+lines file 1 'is no command; commands are build, check, predict, plan, verify, show, import; did you mean `pipec build .*/m.pipe`\?$'
 run dump_command 2 "$BIN/pipec" dump "$work/m.ppx"
 lines dump_command 1 'is no command; .*; did you mean `pipedump`\?$'
 head -c 300 "$BIN/pipec" >"$work/binary.pipe"

@@ -62,7 +62,8 @@ static void names_what_is_no_program(void **state)
 	    {"\037\213\010", "is compressed with gzip; unpack it first"},
 	    {"\001\002\003", "holds binary data, but not a program image: an image begins with PPX1"},
 	    {"  {\"a\": 1}", "looks like JSON, not a program (.ppx or .pps)"},
-	    {",0F0,0B0\n", "looks like a schedule in CSV, not a program (.ppx or .pps)"},
+	    {",0F0,0B0\n", "looks like a schedule in CSV, not a program (.ppx or .pps); `pipec import csv` makes a "
+	                   "schedule of a spec from it"},
 	    {"# a spec\nmodel tiny { }\n", "looks like a .pipe spec, not a program; compile it first: pipec build "},
 	    {"hello\n", "holds text, but not a program: the first line of a .pps file is `pps 1`"},
 	};

@@ -1,8 +1,5 @@
-/* The check of schedules: whole messages for every way to be wrong, the shortest cycle and moves that break it; the CSV
- * form. */
+/* The check of schedules: whole messages for every way to be wrong, the shortest cycle and moves that break it. */
 #include "lowering_fixture.h"
-
-#include "ir/schedule_read.h"
 
 static void assert_rejected(struct world *w, const char *expected)
 {
@@ -261,111 +258,6 @@ static void verdicts_agree_with_a_naive_run(void **state)
 	assert_true(rejected > 100);
 }
 
-static void csv_form(void **state)
-{
-	(void)state;
-	struct world w = make_world(0);
-	write_schedule(&w, 2, NULL, 2, "F0 F1 I0 W0 B1\nF0 B0 F1 B1\n");
-	w.schedule.rows[1].actions[1].paired = true;
-	char *text = NULL;
-	size_t length = 0;
-	FILE *out = open_memstream(&text, &length);
-	pp_schedule_print(&w.schedule, out);
-	fclose(out);
-	assert_string_equal(text, "0F0,0F1,0I0,0W0,0B1\n1F0,(1B0;1F1)OVERLAP_F_B,1B1\n");
-	free(text);
-	end_world(&w);
-}
-
-static const struct pp_schedule *read_csv(struct world *w, const char *text)
-{
-	return pp_schedule_read(w->arena, pp_sources_add(w->sources, "x.csv", text, strlen(text)), w->diag);
-}
-
-static void csv_is_read_as_it_is_printed(void **state)
-{
-	(void)state;
-	for (uint64_t seed = 0; seed < 200; seed++) {
-		struct world w = make_world(seed);
-		draw_schedule(&w, 6, 9, 4);
-		char *text = NULL, *again = NULL;
-		size_t length = 0;
-		FILE *out = open_memstream(&text, &length);
-		pp_schedule_print(&w.schedule, out);
-		fclose(out);
-		const struct pp_schedule *read = read_csv(&w, text);
-		assert_non_null(read);
-		assert_int_equal(read->stages, w.schedule.stages);
-		assert_int_equal(read->microbatches, w.schedule.microbatches);
-		assert_memory_equal(read->stage_rank, w.schedule.stage_rank, read->stages * sizeof *read->stage_rank);
-		assert_true(pp_schedule_check(w.arena, read, w.diag));
-		out = open_memstream(&again, &length);
-		pp_schedule_print(read, out);
-		fclose(out);
-		assert_string_equal(text, again);
-		free(text);
-		free(again);
-		end_world(&w);
-	}
-}
-
-static void csv_cells(void **state)
-{
-	(void)state;
-	struct world w = make_world(0);
-	const struct pp_schedule *read =
-	    read_csv(&w, " 0F0 ,,0F1,(0B0;0F2)OVERLAP_F_B,0B1,0B2\r\n,1F0,1B0,1F1,1B1,1F2,1B2\n\n,,\n");
-	assert_non_null(read);
-	assert_int_equal(read->ranks, 2);
-	assert_int_equal(read->rows[0].count, 6);
-	assert_true(read->rows[0].actions[2].paired && !read->rows[0].actions[3].paired);
-	assert_true(pp_schedule_check(w.arena, read, w.diag));
-	end_world(&w);
-}
-
-static void csv_is_refused(void **state)
-{
-	(void)state;
-	static const struct {
-		const char *text, *message;
-	} cases[] = {
-	    {"0F0,0B0\n1F0,1G0\n", "error[E0613]: csv row 2, cell 2: `1G0` is not stage-action-microbatch\n"
-	                           "  --> x.csv:2:5\n"
-	                           " 2 | 1F0,1G0\n"
-	                           "   |     ^^^\n"
-	                           "   = help: write an action such as `2F0` (F, B, I or W), a pair such as "
-	                           "`(0F7;7B3)OVERLAP_F_B`, or nothing\n"},
-	    {"0F0,1F0\n1B0,0B0\n", "error[E0609]: csv row 2: stage 1 is already on row 1\n"
-	                           "  --> x.csv:2:1\n"
-	                           " 2 | 1B0,0B0\n"
-	                           "   | ^^^\n"
-	                           "   = help: a stage lives on one rank; rows are ranks\n"},
-	    {"0F0,0B0\n2F0,2B0\n", "error[E0609]: stage 1 is on no row, but stage 2 is\n"},
-	    {"4294967294F0\n", "error[E0609]: there is a stage 4294967294, but only 1 actions for 4294967295 stages\n"},
-	    {"\n,,\n",
-	     "error[E0613]: x.csv holds no actions\n   = help: write one row per rank with cells such as `2F0`\n"},
-	};
-	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-		struct world w = make_world(0);
-		assert_null(read_csv(&w, cases[i].text));
-		assert_string_equal(diagnostics(&w), cases[i].message);
-		end_world(&w);
-	}
-	static const char *const odd[] = {"4294967295F0", "99999999999999999999F0", "F0",  "0F", "0F0x", "(0F0)OVERLAP_F_B",
-	                                  "(0F0;0B0",     "(;)OVERLAP_F_B",         "0F-1"};
-	for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
-		struct world w = make_world(0);
-		assert_null(read_csv(&w, odd[i]));
-		assert_non_null(strstr(diagnostics(&w), "is not stage-action-microbatch"));
-		end_world(&w);
-	}
-	struct world w = make_world(0); /* a far microbatch must not cost memory */
-	const struct pp_schedule *read = read_csv(&w, "0F4294967294,0B4294967294");
-	assert_non_null(read);
-	assert_false(pp_schedule_check(w.arena, read, w.diag));
-	end_world(&w);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -384,10 +276,6 @@ int main(void)
 	    cmocka_unit_test(cycle_on_one_rank),
 	    cmocka_unit_test(shortest_cycle_is_behind_the_heads),
 	    cmocka_unit_test(verdicts_agree_with_a_naive_run),
-	    cmocka_unit_test(csv_form),
-	    cmocka_unit_test(csv_is_read_as_it_is_printed),
-	    cmocka_unit_test(csv_cells),
-	    cmocka_unit_test(csv_is_refused),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
