@@ -2,9 +2,8 @@
  * requires: a checked schedule and the stages of the program.
  * ensures:  channels (one per directed pair of ranks and kind of value, sorted by source, destination, kind), computes,
  *           transfers in consumption order, a slot for every value: received input, output, stash, aux. O(actions). */
+#include "link.h"
 #include "lowering.h"
-
-#include "ir/profile.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -72,22 +71,6 @@ static bool same_channel(const struct pp_channel *channel, const struct crossing
 	       channel->kind == crossing->kind;
 }
 
-/* As measured, where a profile says so. */
-static struct pp_link channel_link(const struct pp_lowering *lowering, const struct crossing *at)
-{
-	const struct pp_program *program = lowering->program;
-	struct pp_link link = pp_link_between(lowering, PP_AXIS_PP, at->source, at->destination);
-	struct pp_profile_channel wanted = {.source = at->source,
-	                                    .destination = at->destination,
-	                                    .kind = at->kind,
-	                                    .between_nodes =
-	                                        program->rank[at->source].node != program->rank[at->destination].node,
-	                                    .bytes = value_bytes(program, (enum pp_value)at->kind, at->stage)};
-	if (lowering->spec->profile)
-		pp_profile_transfer(lowering->spec->profile, &wanted, &link.latency, &link.bandwidth);
-	return link;
-}
-
 static void make_channels(const struct pp_lowering *lowering, const struct crossing *crossings, uint32_t count)
 {
 	struct pp_program *program = lowering->program;
@@ -97,7 +80,9 @@ static void make_channels(const struct pp_lowering *lowering, const struct cross
 		const struct crossing *at = &crossings[i];
 		struct pp_channel *channel = &program->channels[program->channel_count];
 		if (!program->channel_count || !same_channel(channel - 1, at)) {
-			struct pp_link link = channel_link(lowering, at);
+			struct pp_link link =
+			    pp_link_channel(program, lowering->spec, at->source, at->destination, (enum pp_value)at->kind,
+			                    value_bytes(program, (enum pp_value)at->kind, at->stage));
 			*channel = (struct pp_channel){.source = at->source,
 			                               .destination = at->destination,
 			                               .kind = at->kind,

@@ -47,8 +47,7 @@ struct pp_lowering {
 	uint64_t makespan; /* simulated end of the last compute */
 };
 
-/* lower_link.c: the slowest link between coordinates `from` and `to` of an axis, and on the ring of a group. */
-struct pp_link pp_link_between(const struct pp_lowering *lowering, enum pp_axis axis, uint32_t from, uint32_t to);
+/* lower_link.c: the slowest link on the ring of a group. */
 void pp_group_link(const struct pp_lowering *lowering, struct pp_group *group);
 
 /* Append to a rank's stream; `order` is the position in G of a post, else PP_NULL. */

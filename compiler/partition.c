@@ -99,6 +99,11 @@ static bool has_split_backward(const struct pp_schedule *schedule)
 	return false;
 }
 
+static uint64_t left_of(uint64_t bytes, uint64_t taken)
+{
+	return bytes == UINT64_MAX ? bytes : bytes > taken ? bytes - taken : 0;
+}
+
 static struct pp_balance_problem make_problem(struct pp_arena *arena, const struct pp_spec *spec,
                                               const struct pp_schedule *schedule, const uint64_t *headroom,
                                               const struct pp_stages *stages)
@@ -117,8 +122,10 @@ static struct pp_balance_problem make_problem(struct pp_arena *arena, const stru
 	}
 	const struct pp_gpu *gpu = &spec->cluster.gpu;
 	for (uint32_t r = 0; r < spec->parallel.pp; r++) {
-		uint64_t taken = pp_plus(gpu->reserve, headroom ? headroom[r] : 0);
-		cap[r] = gpu->memory == 0 ? UINT64_MAX : gpu->memory > taken ? gpu->memory - taken : 0;
+		cap[r] = left_of(gpu->memory ? gpu->memory : UINT64_MAX, gpu->reserve);
+		if (spec->schedule_memory && spec->schedule_memory < cap[r])
+			cap[r] = spec->schedule_memory;
+		cap[r] = left_of(cap[r], headroom ? headroom[r] : 0);
 	}
 	return (struct pp_balance_problem){
 	    .layers = layers,
@@ -349,17 +356,21 @@ static void report_memory(struct pp_arena *arena, const struct pp_spec *spec, co
 	uint64_t worst_stash = activation_bytes_of(problem, first, worst), worst_fixed = rank_bytes[worst] - worst_stash;
 	uint64_t buffers = headroom ? headroom[worst] : 0;
 	uint64_t needed = pp_plus(rank_bytes[worst], buffers), cap = pp_plus(problem->cap[worst], buffers);
-	struct pp_message *m =
-	    pp_error(diag, "E0501", spec->cluster_span, "rank %u needs %s of %s (%s over)%s", worst,
-	             bytes_text(arena, needed), bytes_text(arena, cap), bytes_text(arena, needed > cap ? needed - cap : 0),
-	             spec->stages.split || spec->stages.balance == PP_BALANCE_EVEN ? "" : ", and no split fits better");
+	const struct pp_gpu *gpu = &spec->cluster.gpu;
+	bool bounded =
+	    spec->schedule_memory && (gpu->memory == 0 || spec->schedule_memory < left_of(gpu->memory, gpu->reserve));
+	struct pp_message *m = pp_error(
+	    diag, "E0501", bounded ? spec->schedule_span : spec->cluster_span, "rank %u needs %s of %s (%s over)%s", worst,
+	    bytes_text(arena, needed), bytes_text(arena, cap), bytes_text(arena, needed > cap ? needed - cap : 0),
+	    spec->stages.split || spec->stages.balance == PP_BALANCE_EVEN ? "" : ", and no split fits better");
 	pp_note(m, "%s, activations in flight %s%s%s%s", states_text(arena, spec, stages, problem, first, worst),
 	        bytes_text(arena, worst_stash), largest_text(arena, spec, problem, first, worst, worst_stash),
 	        buffers ? ", message buffers and workspace " : "", buffers ? bytes_text(arena, buffers) : "");
 	enum again now = recompute_of(&spec->model);
 	if (spec->model.trains && now != ALL_AGAIN)
 		help_recompute(m, arena, spec, schedule, first, headroom, now, worst_stash > worst_fixed);
-	const char *memory = "gpu { memory = … } in `cluster` is the capacity of a device";
+	const char *memory = bounded ? "`memory <= …` is the bound of the schedule"
+	                             : "gpu { memory = … } in `cluster` is the capacity of a device";
 	if (worst_stash > worst_fixed && spec->model.trains)
 		pp_help(m, "fewer microbatches in flight (another schedule), or a smaller microbatch or seq; %s", memory);
 	else if (worst_stash > worst_fixed)
@@ -429,25 +440,37 @@ static void warn_slow_split(struct pp_arena *arena, const struct pp_spec *spec,
 	        (double)best.bottleneck / 1e6, (double)given->bottleneck / 1e6);
 }
 
+/* The explicit split, the even one, or the best. */
+static bool choose_split(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_balance_problem *problem,
+                         struct pp_split *split, struct pp_diag *diag)
+{
+	if (spec->stages.split) {
+		split->first = spec->stages.split;
+		pp_balance_rate(arena, problem, split);
+		return true;
+	}
+	if (spec->stages.balance == PP_BALANCE_EVEN) {
+		split->first = PP_NEW_ARRAY(arena, uint32_t, (size_t)problem->stages + 1);
+		if (!split_evenly(spec, problem, split->first, diag))
+			return false;
+		pp_balance_rate(arena, problem, split);
+		return true;
+	}
+	if (pp_balance_solve(arena, problem, split))
+		return true;
+	report_too_few(spec, problem, diag);
+	return false;
+}
+
 bool pp_partition(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_schedule *schedule,
                   const uint64_t *headroom, struct pp_stages *stages, struct pp_diag *diag)
 {
 	struct pp_balance_problem problem = make_problem(arena, spec, schedule, headroom, stages);
 	struct pp_split split = {0};
-	if (spec->stages.split) {
-		split.first = spec->stages.split;
-		pp_balance_rate(arena, &problem, &split);
-		if (spec->stages.balance == PP_BALANCE_TIME)
-			warn_slow_split(arena, spec, &problem, &split, diag);
-	} else if (spec->stages.balance == PP_BALANCE_EVEN) {
-		split.first = PP_NEW_ARRAY(arena, uint32_t, (size_t)problem.stages + 1);
-		if (!split_evenly(spec, &problem, split.first, diag))
-			return false;
-		pp_balance_rate(arena, &problem, &split);
-	} else if (!pp_balance_solve(arena, &problem, &split)) {
-		report_too_few(spec, &problem, diag);
+	if (!choose_split(arena, spec, &problem, &split, diag))
 		return false;
-	}
+	if (spec->stages.split && spec->stages.balance == PP_BALANCE_TIME)
+		warn_slow_split(arena, spec, &problem, &split, diag);
 	fill_items(arena, spec, &problem, split.first, stages);
 	rate_time(arena, spec, problem, split, stages);
 	stages->rank_bytes = count_rank_bytes(arena, &problem, split.first);

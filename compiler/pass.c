@@ -6,15 +6,18 @@
 #include "codegen/plan_memory.h"
 #include "cost.h"
 #include "ir/capped.h"
+#include "ir/figures.h"
 #include "ir/grid.h"
 #include "ir/program_text.h"
 #include "ir/verify.h"
 #include "measured.h"
+#include "order_problem.h"
 #include "partition.h"
 #include "recompute.h"
 #include "schedule_make.h"
 #include "stages_print.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 static bool run_parse(struct pp_unit *unit)
@@ -41,15 +44,52 @@ static void print_spec(const struct pp_unit *unit, FILE *out)
 	pp_spec_print(&unit->resolved.spec, out);
 }
 
+/* Layers and their prices, before anything is split. */
+static bool price_layers(struct pp_unit *unit)
+{
+	const struct pp_spec *spec = &unit->resolved.spec;
+	if (!pp_layers_check(unit->arena, spec, unit->diag))
+		return false;
+	pp_cost_layers(unit->arena, spec, &unit->stages);
+	if (spec->profile && !pp_measured_check(unit->arena, spec, &unit->stages, unit->diag))
+		return false;
+	if (spec->profile)
+		unit->deviation = pp_measured_layers(unit->arena, spec, &unit->stages);
+	pp_recompute_warn(unit->arena, spec, &unit->stages, unit->diag);
+	return true;
+}
+
+/* Whatever the order, at some time each stage holds a microbatch: when the last one runs its first forward. */
+static struct pp_schedule least_order(struct pp_arena *arena, const struct pp_spec *spec)
+{
+	struct pp_schedule least = {.name = spec->schedule_name,
+	                            .ranks = spec->parallel.pp,
+	                            .stages = spec->stages.stage_count,
+	                            .microbatches = spec->microbatches,
+	                            .stage_rank = pp_schedule_place(arena, spec),
+	                            .rows = PP_NEW_ARRAY(arena, struct pp_row, spec->parallel.pp)};
+	struct pp_action *actions = PP_NEW_ARRAY(arena, struct pp_action, least.stages);
+	uint32_t *count = PP_NEW_ARRAY(arena, uint32_t, least.ranks);
+	for (uint32_t s = 0; s < least.stages; s++)
+		count[least.stage_rank[s]]++;
+	for (uint32_t r = 0; r < least.ranks; actions += count[r++])
+		least.rows[r].actions = actions;
+	for (uint32_t s = 0; s < least.stages; s++) {
+		struct pp_row *row = &least.rows[least.stage_rank[s]];
+		row->actions[row->count++] = (struct pp_action){.stage = s, .kind = PP_F, .span = PP_NO_SPAN};
+	}
+	return least;
+}
+
 /* A named schedule that can't finish is wrong in its numbers, not in its rows: those are not the user's to change. */
-static bool check_named(struct pp_unit *unit)
+static bool check_named(struct pp_unit *unit, const struct pp_schedule *schedule)
 {
 	const struct pp_spec *spec = &unit->resolved.spec;
 	struct pp_diag *unseen = pp_diag_create(unit->arena, unit->sources);
-	if (pp_schedule_check(unit->arena, &unit->schedule, unseen))
+	if (pp_schedule_check(unit->arena, schedule, unseen))
 		return true;
 	if (spec->group == 0)
-		return pp_schedule_check(unit->arena, &unit->schedule, unit->diag);
+		return pp_schedule_check(unit->arena, schedule, unit->diag);
 	struct pp_message *m = pp_error(unit->diag, "E0614", spec->schedule_span,
 	                                "`%s` can't finish with `group = %u`, %u ranks and %u microbatches",
 	                                unit->resolved.policy, spec->group, spec->parallel.pp, spec->microbatches);
@@ -58,35 +98,52 @@ static bool check_named(struct pp_unit *unit)
 	return false;
 }
 
+static bool make_schedule(struct pp_unit *unit, const struct pp_order_problem *problem, struct pp_schedule *out)
+{
+	if (!pp_schedule_make(unit->arena, &unit->resolved, unit->sources, unit->diag, problem, false, out))
+		return false;
+	return unit->resolved.schedule ? pp_schedule_check(unit->arena, out, unit->diag) : check_named(unit, out);
+}
+
+static bool run_draft(struct pp_unit *unit)
+{
+	if (pp_schedule_aware(&unit->resolved))
+		unit->draft = least_order(unit->arena, &unit->resolved.spec);
+	else if (!make_schedule(unit, NULL, &unit->draft))
+		return false;
+	return price_layers(unit);
+}
+
+static void print_draft(const struct pp_unit *unit, FILE *out)
+{
+	pp_schedule_print(&unit->draft, out);
+}
+
+static bool run_partition(struct pp_unit *unit)
+{
+	const struct pp_spec *spec = &unit->resolved.spec;
+	if (!pp_partition(unit->arena, spec, &unit->draft, unit->headroom, &unit->stages, unit->diag))
+		return false;
+	if (spec->profile)
+		pp_measured_stages(spec, &unit->stages);
+	return true;
+}
+
 static bool run_schedule(struct pp_unit *unit)
 {
-	if (!pp_schedule_make(unit->arena, &unit->resolved, unit->sources, unit->diag, NULL, false, &unit->schedule))
-		return false;
-	return unit->resolved.schedule ? pp_schedule_check(unit->arena, &unit->schedule, unit->diag) : check_named(unit);
+	const struct pp_spec *spec = &unit->resolved.spec;
+	if (!pp_schedule_aware(&unit->resolved)) {
+		unit->schedule = unit->draft;
+		return true;
+	}
+	const struct pp_order_problem *problem = pp_order_of_stages(
+	    unit->arena, spec, unit->draft.stage_rank, &unit->stages, unit->order_headroom, spec->schedule_memory);
+	return make_schedule(unit, problem, &unit->schedule);
 }
 
 static void print_schedule(const struct pp_unit *unit, FILE *out)
 {
 	pp_schedule_print(&unit->schedule, out);
-}
-
-static bool run_partition(struct pp_unit *unit)
-{
-	if (!pp_layers_check(unit->arena, &unit->resolved.spec, unit->diag))
-		return false;
-	const struct pp_spec *spec = &unit->resolved.spec;
-	pp_cost_layers(unit->arena, spec, &unit->stages);
-	if (spec->profile && !pp_measured_check(unit->arena, spec, &unit->stages, unit->diag))
-		return false;
-	if (spec->profile)
-		unit->deviation = pp_measured_layers(unit->arena, spec, &unit->stages);
-	if (unit->replans == 0)
-		pp_recompute_warn(unit->arena, spec, &unit->stages, unit->diag);
-	if (!pp_partition(unit->arena, spec, &unit->schedule, unit->headroom, &unit->stages, unit->diag))
-		return false;
-	if (spec->profile)
-		pp_measured_stages(spec, &unit->stages);
-	return true;
 }
 
 static void print_stages(const struct pp_unit *unit, FILE *out)
@@ -168,8 +225,33 @@ static bool run_plan(struct pp_unit *unit)
 	return pp_plan_memory(unit->program, unit->diag);
 }
 
+/* The bound that the schedule sets itself: the fullest rank must keep it. */
+static bool within_bound(const struct pp_unit *unit)
+{
+	const struct pp_spec *spec = &unit->resolved.spec;
+	const struct pp_program *program = unit->program;
+	uint32_t fullest = 0;
+	for (uint32_t r = 1; r < program->ranks; r++)
+		if (program->rank[r].arena_bytes > program->rank[fullest].arena_bytes)
+			fullest = r;
+	const struct pp_rank *rank = &program->rank[fullest];
+	if (spec->schedule_memory == 0 || rank->arena_bytes <= spec->schedule_memory)
+		return true;
+	struct pp_arena *arena = unit->arena;
+	struct pp_message *m =
+	    pp_error(unit->diag, "E0671", spec->schedule_span,
+	             "rank %u needs %" PRIu64 " bytes (%s), %" PRIu64 " more than `memory`", fullest, rank->arena_bytes,
+	             pp_show_bytes(arena, rank->arena_bytes), rank->arena_bytes - spec->schedule_memory);
+	pp_note(m, "weights, gradients, moments and workspace %s, activations and messages %s",
+	        pp_show_bytes(arena, rank->static_bytes), pp_show_bytes(arena, rank->arena_bytes - rank->static_bytes));
+	pp_help(m, "allow it `memory <= %" PRIu64 "B`, or use a schedule that holds fewer microbatches", rank->arena_bytes);
+	return false;
+}
+
 static bool run_verify(struct pp_unit *unit)
 {
+	if (!within_bound(unit))
+		return false;
 	return pp_verify(unit->program, &unit->program->stamp, unit->diag);
 }
 
@@ -267,22 +349,19 @@ enum pp_pass pp_pass_of_level(const char *level)
 
 enum { MOST_REPLANS = 3 };
 
-/* The balance knows layers, not message buffers and workspace. When the plan shows that they push a rank over its
- * memory, the layers are split again with that much less room: at most MOST_REPLANS times, and only if the split is
- * ours to choose. */
-static bool wants_another_split(struct pp_unit *unit)
+/* The most that a rank's arena may take; UINT64_MAX: no limit. */
+static uint64_t arena_limit(const struct pp_unit *unit, const struct pp_rank *rank)
 {
-	const struct pp_spec *spec = &unit->resolved.spec;
+	uint64_t most = rank->capacity ? rank->capacity - (rank->reserve < rank->capacity ? rank->reserve : rank->capacity)
+	                               : UINT64_MAX;
+	uint64_t bound = unit->resolved.spec.schedule_memory;
+	return bound && bound < most ? bound : most;
+}
+
+/* What the last plan took beside the layers, as the split counted them. */
+static void raise_headroom(struct pp_unit *unit)
+{
 	const struct pp_program *program = unit->program;
-	if (spec->stages.split || spec->stages.balance == PP_BALANCE_EVEN || unit->replans >= MOST_REPLANS)
-		return false;
-	bool over = false;
-	for (uint32_t r = 0; r < program->ranks; r++) {
-		const struct pp_rank *rank = &program->rank[r];
-		over |= rank->capacity && pp_plus(rank->arena_bytes, rank->reserve) > rank->capacity;
-	}
-	if (!over)
-		return false;
 	if (!unit->headroom)
 		unit->headroom = PP_NEW_ARRAY(unit->arena, uint64_t, program->ranks);
 	for (uint32_t r = 0; r < program->ranks; r++) {
@@ -290,7 +369,30 @@ static bool wants_another_split(struct pp_unit *unit)
 		if (planned > counted && planned - counted > unit->headroom[r])
 			unit->headroom[r] = planned - counted;
 	}
+}
+
+/* The balance knows layers, and a policy activations, but not message buffers and workspace. When the plan shows that
+ * they push a rank over its memory, the layers are split again, or at least the order is made again, with that much
+ * less room: at most MOST_REPLANS times, and only where split or order are ours to choose. `from`: the pass to go on
+ * with. */
+static bool wants_another_round(struct pp_unit *unit, enum pp_pass *from)
+{
+	const struct pp_spec *spec = &unit->resolved.spec;
+	const struct pp_program *program = unit->program;
+	bool splits = !spec->stages.split && spec->stages.balance != PP_BALANCE_EVEN, over = false;
+	if ((!splits && !pp_schedule_aware(&unit->resolved)) || unit->replans >= MOST_REPLANS)
+		return false;
+	for (uint32_t r = 0; r < program->ranks; r++)
+		over |= program->rank[r].arena_bytes > arena_limit(unit, &program->rank[r]);
+	if (!over)
+		return false;
+	unit->order_headroom = pp_order_headroom(unit->arena, program, &unit->stages, unit->order_headroom);
+	if (pp_schedule_aware(&unit->resolved))
+		unit->headroom = unit->order_headroom;
+	else
+		raise_headroom(unit);
 	unit->replans++;
+	*from = splits ? PP_PASS_partition : PP_PASS_schedule;
 	return true;
 }
 
@@ -303,8 +405,9 @@ bool pp_compile(struct pp_unit *unit, enum pp_pass last, void (*after)(const str
 			after(unit, (enum pp_pass)i, context);
 		if (!ok || !pp_diag_ok(unit->diag))
 			return false;
-		if (i == PP_PASS_plan && wants_another_split(unit))
-			i = PP_PASS_partition - 1;
+		enum pp_pass from;
+		if (i == PP_PASS_plan && wants_another_round(unit, &from))
+			i = (unsigned)from - 1;
 	}
 	return true;
 }

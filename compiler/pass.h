@@ -28,9 +28,12 @@ struct pp_unit {
 
 	struct pp_ast *ast;
 	struct pp_resolved resolved;
-	struct pp_schedule schedule;
+	struct pp_schedule draft; /* of a policy that looks at costs: one microbatch, what any order holds */
 	struct pp_stages stages;
-	uint64_t *headroom; /* [ranks]: bytes that the last plan took beside the layers; NULL: not planned yet */
+	struct pp_schedule schedule;
+	/* [ranks]: bytes that the last plan took beside the layers as the split counted them, and beside what the order
+	 * holds; NULL: not planned yet */
+	uint64_t *headroom, *order_headroom;
 	unsigned replans;
 	double deviation; /* of the profile's stages from times of layers, as a share */
 	struct pp_program *program;

@@ -1,0 +1,172 @@
+/* order_problem.h. O(stages log stages). */
+#include "order_problem.h"
+
+#include "codegen/link.h"
+#include "ir/grid.h"
+#include "ir/order_program.h"
+
+#include <stdlib.h>
+
+/* A value that crosses the border after stage `stage`. */
+struct crossing {
+	uint32_t source, destination, stage;
+	uint8_t kind;
+};
+
+static int by_channel(const void *left, const void *right)
+{
+	const struct crossing *a = left, *b = right;
+	if (a->source != b->source)
+		return a->source < b->source ? -1 : 1;
+	if (a->destination != b->destination)
+		return a->destination < b->destination ? -1 : 1;
+	if (a->kind != b->kind)
+		return a->kind < b->kind ? -1 : 1;
+	return a->stage < b->stage ? -1 : a->stage > b->stage;
+}
+
+/* Bytes of the message after a stage: the output of the last layer so far. */
+static uint64_t border_bytes(const struct pp_stages *stages, uint32_t stage)
+{
+	const struct pp_stage_plan *item = &stages->items[stage];
+	uint32_t layers = item->first_layer + item->layer_count;
+	return layers ? stages->layers[layers - 1].output_bytes : 0;
+}
+
+static uint32_t find_crossings(const struct pp_stages *stages, const uint32_t *stage_rank, struct crossing *crossings)
+{
+	uint32_t count = 0;
+	for (uint32_t s = 0; s + 1 < stages->count; s++) {
+		uint32_t a = stage_rank[s], b = stage_rank[s + 1];
+		if (a == b)
+			continue;
+		crossings[count++] = (struct crossing){.source = a, .destination = b, .kind = PP_ACT, .stage = s};
+		crossings[count++] = (struct crossing){.source = b, .destination = a, .kind = PP_GRAD, .stage = s};
+	}
+	if (count)
+		qsort(crossings, count, sizeof *crossings, by_channel);
+	return count;
+}
+
+/* A channel has the link of its first message, as in the lowering. */
+static void price_hops(struct pp_arena *scratch, const struct pp_spec *spec, const struct pp_stages *stages,
+                       const uint32_t *stage_rank, struct pp_order_stage *out)
+{
+	struct pp_program grid = {.ranks = spec->parallel.pp,
+	                          .tp = spec->parallel.tp,
+	                          .dp = spec->parallel.dp,
+	                          .rank_order = (uint8_t)pp_rank_order_of(spec->parallel.rank_order),
+	                          .gpus = spec->cluster.gpus};
+	struct crossing *crossings = PP_NEW_ARRAY(scratch, struct crossing, (size_t)2 * stages->count);
+	uint32_t count = find_crossings(stages, stage_rank, crossings);
+	struct pp_link link = {0};
+	for (uint32_t i = 0; i < count; i++) {
+		const struct crossing *at = &crossings[i], *before = i ? at - 1 : NULL;
+		uint64_t bytes = border_bytes(stages, at->stage);
+		if (!before || before->source != at->source || before->destination != at->destination ||
+		    before->kind != at->kind)
+			link = pp_link_channel(&grid, spec, at->source, at->destination, (enum pp_value)at->kind, bytes);
+		uint64_t hop = pp_transfer_ticks(link.latency, link.bandwidth, bytes);
+		if (at->kind == PP_ACT)
+			out[at->stage].forward_hop = hop;
+		else
+			out[at->stage + 1].backward_hop = hop;
+	}
+}
+
+/* ---- room ------------------------------------------------------------------------------------ */
+
+/* What every rank needs beside its layers at least: the workspace of its hungriest layer, and of every message that it
+ * receives or sends one. */
+static void guess_headroom(const struct pp_stages *stages, const uint32_t *stage_rank, uint64_t *bytes)
+{
+	for (uint32_t s = 0; s < stages->count; s++) {
+		const struct pp_stage_plan *item = &stages->items[s];
+		uint64_t *most = &bytes[stage_rank[s]];
+		for (uint32_t i = item->first_layer; i < item->first_layer + item->layer_count; i++)
+			*most = stages->layers[i].work_bytes > *most ? stages->layers[i].work_bytes : *most;
+	}
+	for (uint32_t s = 0; s + 1 < stages->count; s++) {
+		if (stage_rank[s] == stage_rank[s + 1])
+			continue;
+		uint64_t each = pp_times(2, border_bytes(stages, s));
+		bytes[stage_rank[s]] = pp_plus(bytes[stage_rank[s]], each);
+		bytes[stage_rank[s + 1]] = pp_plus(bytes[stage_rank[s + 1]], each);
+	}
+}
+
+static uint64_t *find_room(struct pp_arena *arena, const struct pp_spec *spec, const uint32_t *stage_rank,
+                           const struct pp_stages *stages, const uint64_t *headroom, uint64_t memory)
+{
+	uint32_t ranks = spec->parallel.pp;
+	uint64_t *room = PP_NEW_ARRAY(arena, uint64_t, ranks), *taken = PP_NEW_ARRAY(arena, uint64_t, ranks);
+	const struct pp_gpu *gpu = &spec->cluster.gpu;
+	if (!headroom)
+		guess_headroom(stages, stage_rank, taken);
+	for (uint32_t s = 0; s < stages->count; s++)
+		taken[stage_rank[s]] = pp_plus(taken[stage_rank[s]], stages->items[s].static_bytes);
+	for (uint32_t r = 0; r < ranks; r++) {
+		uint64_t most = gpu->memory ? gpu->memory - (gpu->reserve < gpu->memory ? gpu->reserve : gpu->memory)
+		                            : PP_ROOM_UNLIMITED;
+		uint64_t used = pp_plus(taken[r], headroom ? headroom[r] : 0);
+		most = memory && memory < most ? memory : most;
+		room[r] = most == PP_ROOM_UNLIMITED ? most : most - (used < most ? used : most);
+	}
+	return room;
+}
+
+struct pp_order_problem *pp_order_of_stages(struct pp_arena *arena, const struct pp_spec *spec,
+                                            const uint32_t *stage_rank, const struct pp_stages *stages,
+                                            const uint64_t *headroom, uint64_t memory)
+{
+	struct pp_order_stage *out = PP_NEW_ARRAY(arena, struct pp_order_stage, stages->count);
+	for (uint32_t s = 0; s < stages->count; s++) {
+		const struct pp_stage_plan *item = &stages->items[s];
+		bool recomputes = false;
+		for (uint32_t i = item->first_layer; i < item->first_layer + item->layer_count; i++)
+			recomputes |= spec->model.layers[i].recompute != 0;
+		out[s] = (struct pp_order_stage){.rank = stage_rank[s],
+		                                 .ticks = {[PP_F] = item->ticks[PP_PHASE_F],
+		                                           [PP_B] = item->ticks[PP_PHASE_B],
+		                                           [PP_I] = item->ticks[PP_PHASE_I],
+		                                           [PP_W] = item->ticks[PP_PHASE_W]},
+		                                 .recompute = recomputes ? item->ticks[PP_PHASE_R] : 0,
+		                                 .held = item->stash_bytes,
+		                                 .more_fused = recomputes ? item->extra_bytes : 0,
+		                                 .more_split = pp_plus(item->extra_bytes, item->split_bytes)};
+	}
+	struct pp_arena *scratch = pp_arena_scratch(arena);
+	price_hops(scratch, spec, stages, stage_rank, out);
+	pp_arena_destroy(scratch);
+	struct pp_order_problem *problem = PP_NEW(arena, struct pp_order_problem);
+	*problem = (struct pp_order_problem){.ranks = spec->parallel.pp,
+	                                     .stages = stages->count,
+	                                     .microbatches = spec->microbatches,
+	                                     .stage = out,
+	                                     .room = find_room(arena, spec, stage_rank, stages, headroom, memory),
+	                                     .pair_permille = 1000};
+	return problem;
+}
+
+uint64_t *pp_order_headroom(struct pp_arena *arena, const struct pp_program *program, const struct pp_stages *stages,
+                            const uint64_t *before)
+{
+	uint64_t *headroom = PP_NEW_ARRAY(arena, uint64_t, program->ranks);
+	struct pp_arena *scratch = pp_arena_scratch(arena);
+	uint64_t *counted = PP_NEW_ARRAY(scratch, uint64_t, program->ranks);
+	struct pp_order_times times;
+	const struct pp_named_program *train = pp_program_find(program, "train");
+	const struct pp_order_problem *problem = pp_order_of_program(scratch, program);
+	bool ran = pp_order_run(scratch, problem, pp_order_rows_of(scratch, program, train), false, &times);
+	for (uint32_t s = 0; s < stages->count; s++)
+		counted[stages->items[s].rank] = pp_plus(counted[stages->items[s].rank], stages->items[s].static_bytes);
+	for (uint32_t r = 0; r < program->ranks; r++) {
+		uint64_t planned = program->rank[r].arena_bytes;
+		counted[r] = pp_plus(counted[r], ran ? times.rank[r].peak : 0);
+		headroom[r] = planned > counted[r] ? planned - counted[r] : 0;
+		if (before && before[r] > headroom[r])
+			headroom[r] = before[r];
+	}
+	pp_arena_destroy(scratch);
+	return headroom;
+}
