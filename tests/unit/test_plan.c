@@ -98,7 +98,7 @@ static void gpipe_and_rows_written_alike_come_out_alike(void **state)
 static void multiples_count_from_what_1f1b_holds(void **state)
 {
 	(void)state;
-	const char *texts[] = {"schedule=1f1b,gpipe", "memory=none,1x,0.999x,3x"};
+	const char *texts[] = {"schedule=1f1b,gpipe", "memory=none,1x,0.5x,3x"};
 	struct pp_plan plan = make(spec, texts, 2);
 	assert_true(plan.multiples && plan.fixed < plan.unit);
 	uint64_t held = plan.unit - plan.fixed;
