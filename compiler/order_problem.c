@@ -106,8 +106,8 @@ static uint64_t *find_room(struct pp_arena *arena, const struct pp_spec *spec, c
 	for (uint32_t s = 0; s < stages->count; s++)
 		taken[stage_rank[s]] = pp_plus(taken[stage_rank[s]], stages->items[s].static_bytes);
 	for (uint32_t r = 0; r < ranks; r++) {
-		uint64_t most = gpu->memory ? gpu->memory - (gpu->reserve < gpu->memory ? gpu->reserve : gpu->memory)
-		                            : PP_ROOM_UNLIMITED;
+		uint64_t most =
+		    gpu->memory ? gpu->memory - (gpu->reserve < gpu->memory ? gpu->reserve : gpu->memory) : PP_ROOM_UNLIMITED;
 		uint64_t used = pp_plus(taken[r], headroom ? headroom[r] : 0);
 		most = memory && memory < most ? memory : most;
 		room[r] = most == PP_ROOM_UNLIMITED ? most : most - (used < most ? used : most);

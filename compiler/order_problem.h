@@ -14,8 +14,8 @@ struct pp_order_problem *pp_order_of_stages(struct pp_arena *arena, const struct
                                             const uint32_t *stage_rank, const struct pp_stages *stages,
                                             const uint64_t *headroom, uint64_t memory);
 
-/* Bytes that the plan of each rank of a program of these stages took beside their static bytes and what its order holds,
- * and no less than `before` (NULL: nothing known): the headroom of the next problem. */
+/* Bytes that the plan of each rank of a program of these stages took beside their static bytes and what its order
+ * holds, and no less than `before` (NULL: nothing known): the headroom of the next problem. */
 uint64_t *pp_order_headroom(struct pp_arena *arena, const struct pp_program *program, const struct pp_stages *stages,
                             const uint64_t *before);
 

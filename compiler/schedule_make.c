@@ -35,7 +35,7 @@ static bool fits_placement(const struct pp_resolved *resolved, const struct pp_p
 	uint32_t p = spec->parallel.pp, v = spec->parallel.vpp;
 	if (policy->vpp && (v != policy->vpp || spec->stages.stage_count != p * v)) {
 		struct pp_message *m =
-		    pp_error(diag, "E0614", spec->parallel_span,
+		    pp_error(diag, "E0614", spec->vpp_span,
 		             "`%s` needs vpp = %" PRIu32 ", and there are %" PRIu32 " stages on %" PRIu32 " ranks",
 		             policy->name, policy->vpp, spec->stages.stage_count, p);
 		pp_help(m, "leave `vpp` out, or write `vpp = %" PRIu32 "` in `parallel`", policy->vpp);
@@ -49,7 +49,7 @@ static bool fits_placement(const struct pp_resolved *resolved, const struct pp_p
 			continue;
 		const char *place = pp_place_name[policy->place];
 		struct pp_message *m =
-		    pp_error(diag, "E0614", spec->stages.span,
+		    pp_error(diag, "E0614", spec->place_span,
 		             "`%s` needs `place = %s`, and stage %" PRIu32 " is on rank %" PRIu32 " instead of %" PRIu32,
 		             policy->name, place, s, stage_rank[s], wanted);
 		pp_help(m, "use `place = %s`, schedule gpipe, or write the rows: `order for r { … }`", place);

@@ -134,6 +134,7 @@ struct pp_spec {
 	uint32_t pair_permille;    /* time of an overlapped pair, in thousandths of both in turn */
 	bool drop_surplus;         /* its rows may have actions of microbatches that do not exist */
 	struct pp_span model_span, cluster_span, parallel_span, schedule_span; /* names of the blocks */
+	struct pp_span vpp_span, place_span;                                   /* of their values, else of their blocks */
 	struct pp_span recompute_span;                                         /* of `recompute` where it is given */
 	struct pp_span train_span;        /* of `microbatches` where it is given, else of the block */
 	const struct pp_profile *profile; /* measured costs in place of the model's, or NULL */

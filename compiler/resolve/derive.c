@@ -2,6 +2,7 @@
  * says the formula; the schema table repeats it for the manual. */
 #include "resolver.h"
 
+#include "compiler/policy.h"
 #include "ir/capped.h"
 
 #include <string.h>
@@ -295,6 +296,19 @@ static bool derive_bandwidth(struct pp_resolver *resolver, struct pp_datum *out)
 		*out = pp_datum_name(pp_intern_z(resolver->strings, "inf"));
 	else
 		*out = pp_datum_number(pp_rational_whole(10000000000), PP_RATE);
+	return true;
+}
+
+bool pp_derive_from_policy(struct pp_resolver *resolver, enum pp_attribute attribute, struct pp_datum *out)
+{
+	const char *name = resolver->out->policy;
+	const struct pp_policy *policy = name ? pp_policy_find(name) : NULL;
+	if (attribute == PP_ATTR_parallel_vpp && policy && policy->vpp)
+		return give(policy->vpp, out);
+	if (attribute != PP_ATTR_stages_place || !policy || policy->place == PP_PLACE_LIST ||
+	    policy->place == PP_PLACE_LOOP)
+		return false;
+	*out = pp_datum_name(pp_intern_z(resolver->strings, pp_place_name[policy->place]));
 	return true;
 }
 

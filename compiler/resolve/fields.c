@@ -361,6 +361,10 @@ static uint8_t read_absent(struct pp_resolver *resolver, struct pp_section *sect
 			return PP_READY;
 		return absent ? PP_ABSENT : PP_FAILED;
 	}
+	if (pp_derive_from_policy(resolver, attribute, &field->value)) {
+		field->origin = PP_ORIGIN_DERIVED;
+		return PP_READY;
+	}
 	return read_preset(resolver, row, &field->value) ? PP_READY : PP_ABSENT;
 }
 

@@ -106,6 +106,8 @@ static void note_spans(struct pp_resolver *resolver)
 	spec->model_span = resolver->sections[PP_SECTION_MODEL]->span;
 	spec->cluster_span = resolver->sections[PP_SECTION_CLUSTER]->span;
 	spec->parallel_span = resolver->sections[PP_SECTION_PARALLEL]->span;
+	spec->vpp_span = pp_field_span(resolver->sections[PP_SECTION_PARALLEL], PP_ATTR_parallel_vpp);
+	spec->place_span = pp_field_span(resolver->sections[PP_SECTION_STAGES], PP_ATTR_stages_place);
 	spec->train_span = pp_field_span(resolver->sections[PP_SECTION_TRAIN], PP_ATTR_train_microbatches);
 }
 

@@ -170,6 +170,8 @@ struct pp_message *pp_not_yet(struct pp_resolver *resolver, struct pp_span span,
 /* Work out an attribute that is not given. True: *out holds it. False and !*absent: failed (reported). */
 bool pp_derive(struct pp_resolver *resolver, struct pp_section *section, enum pp_attribute attribute,
                struct pp_datum *out, bool *absent);
+/* Placement and number of stages follow the schedule, where it needs them so. False: they have their default. */
+bool pp_derive_from_policy(struct pp_resolver *resolver, enum pp_attribute attribute, struct pp_datum *out);
 void pp_report_missing(struct pp_resolver *resolver, const struct pp_section *section, enum pp_attribute attribute,
                        const char *example);
 

@@ -288,6 +288,46 @@ static void bases_of_the_library(void **state)
 	}
 }
 
+static const struct pp_setting *setting_of(const struct resolved *r, const char *block, const char *attribute)
+{
+	for (size_t i = 0; i < r->out.setting_count; i++)
+		if (strcmp(r->out.settings[i].block, block) == 0 && strcmp(r->out.settings[i].attribute, attribute) == 0)
+			return &r->out.settings[i];
+	fail_msg("no %s.%s", block, attribute);
+	return NULL;
+}
+
+/* A V follows from the schedule that needs one; what is written stays. */
+static void placement_follows_the_schedule(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *text;
+		uint8_t place;
+		uint32_t vpp, origin;
+	} cases[] = {
+	    {"parallel { pp = 4 }\nschedule zb_v\n", PP_PLACE_V, 2, PP_ORIGIN_DERIVED},
+	    {"parallel { pp = 4 }\nschedule mine extends zb_v { }\n", PP_PLACE_V, 2, PP_ORIGIN_DERIVED},
+	    {"parallel { pp = 4 }\nschedule zb_h1\n", PP_PLACE_LOOP, 1, PP_ORIGIN_DEFAULT},
+	    {"parallel { pp = 4  vpp = 3 }\nstages { place = linear }\nschedule zb_v\n", PP_PLACE_LINEAR, 3,
+	     PP_ORIGIN_FILE},
+	};
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct pp_arena *arena = pp_arena_create(NULL);
+		struct resolved r = resolve_text(
+		    pp_arena_printf(arena, "%scluster c { gpus = 4 }\n%strain { microbatches = 8 }\n", MODEL, cases[i].text));
+		if (!r.ok)
+			fail_msg("%s", messages_text(&r.parsed, PP_DIAG_HUMAN));
+		assert_int_equal(r.out.spec.stages.place, cases[i].place);
+		assert_int_equal(r.out.spec.parallel.vpp, cases[i].vpp);
+		assert_int_equal(r.out.spec.stages.stage_count, 4 * cases[i].vpp);
+		assert_int_equal(setting_of(&r, "parallel", "vpp")->origin, cases[i].origin);
+		assert_int_equal(setting_of(&r, "stages", "place")->origin, cases[i].origin);
+		resolved_free(&r);
+		pp_arena_destroy(arena);
+	}
+}
+
 static void place_list(void **state)
 {
 	(void)state;
@@ -427,6 +467,7 @@ int main(void)
 	    cmocka_unit_test(imported_cluster),
 	    cmocka_unit_test(bases_and_schedule_asserts),
 	    cmocka_unit_test(bases_of_the_library),
+	    cmocka_unit_test(placement_follows_the_schedule),
 	    cmocka_unit_test(place_list),
 	    cmocka_unit_test(ranges_of_counts),
 	    cmocka_unit_test(hostile),
