@@ -4,6 +4,7 @@
 #include "ir/figures.h"
 #include "library.h"
 #include "policy.h"
+#include "policy/make.h"
 #include "rows.h"
 
 #include <assert.h>
@@ -23,7 +24,7 @@ uint32_t *pp_schedule_place(struct pp_arena *arena, const struct pp_spec *spec)
 bool pp_schedule_aware(const struct pp_resolved *resolved)
 {
 	const struct pp_policy *policy = resolved->policy ? pp_policy_find(resolved->policy) : NULL;
-	return policy && policy->aware;
+	return policy ? policy->aware : resolved->schedule && pp_rules_block(resolved->schedule);
 }
 
 /* The rows of a named schedule are for its placement: on another one they never finish, or are no better than others.
@@ -58,11 +59,11 @@ static bool fits_placement(const struct pp_resolved *resolved, const struct pp_p
 	return true;
 }
 
-static bool expand_rows(struct pp_arena *arena, const struct pp_resolved *resolved, const struct pp_stmt *block,
-                        const uint32_t *stage_rank, struct pp_diag *diag, struct pp_schedule *out)
+static struct pp_rows_input input_of(const struct pp_resolved *resolved, const struct pp_stmt *block,
+                                     const uint32_t *stage_rank)
 {
 	const struct pp_spec *spec = &resolved->spec;
-	struct pp_rows_input input = {
+	return (struct pp_rows_input){
 	    .name = spec->schedule_name,
 	    .block = block,
 	    .shipped = !resolved->schedule,
@@ -76,7 +77,28 @@ static bool expand_rows(struct pp_arena *arena, const struct pp_resolved *resolv
 	    .strings = resolved->strings,
 	    .sources = resolved->sources,
 	};
+}
+
+static bool expand_rows(struct pp_arena *arena, const struct pp_resolved *resolved, const struct pp_stmt *block,
+                        const uint32_t *stage_rank, struct pp_diag *diag, struct pp_schedule *out)
+{
+	struct pp_rows_input input = input_of(resolved, block, stage_rank);
 	return pp_rows_expand(arena, &input, diag, out);
+}
+
+/* The schedule that the spec writes itself. */
+static bool make_written(struct pp_arena *arena, const struct pp_resolved *resolved, const uint32_t *stage_rank,
+                         struct pp_diag *diag, const struct pp_order_problem *problem, bool draft,
+                         struct pp_schedule *out)
+{
+	if (!pp_rules_block(resolved->schedule))
+		return expand_rows(arena, resolved, resolved->schedule, stage_rank, diag, out);
+	struct pp_rows_input input = input_of(resolved, resolved->schedule, stage_rank);
+	if (problem)
+		return pp_rules_make(arena, &input, problem, draft, diag, out);
+	pp_error(diag, "E0010", pp_rules_block(resolved->schedule)->name.span,
+	         "`policy` in `schedule` is not supported yet");
+	return false;
 }
 
 static void report_refusal(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_policy *policy,
@@ -120,7 +142,7 @@ bool pp_schedule_make(struct pp_arena *arena, const struct pp_resolved *resolved
 {
 	uint32_t *stage_rank = pp_schedule_place(arena, &resolved->spec);
 	if (resolved->schedule)
-		return expand_rows(arena, resolved, resolved->schedule, stage_rank, diag, out);
+		return make_written(arena, resolved, stage_rank, diag, problem, draft, out);
 	const struct pp_policy *policy = pp_policy_find(resolved->policy);
 	assert(policy && policy->status == PP_NOW);
 	if (!fits_placement(resolved, policy, stage_rank, diag))

@@ -172,31 +172,52 @@ void pp_names_mark(struct pp_resolver *resolver)
 
 /* ---- schedules ------------------------------------------------------------------------------- */
 
-static void check_rules(struct walk *walk, const struct bound *bound, const struct pp_stmt *policy)
+static const struct bound *bind_lets(struct pp_resolver *resolver, const struct bound *bound,
+                                     const struct pp_stmt *body)
 {
-	walk->policy = true;
-	for (const struct pp_stmt *at = policy->body; at; at = at->next)
-		if (at->kind == PP_STMT_LIMIT || at->kind == PP_STMT_PREFER)
-			visit_stmt(walk, bound, at);
-	walk->policy = false;
-}
-
-static void check_schedule(struct pp_resolver *resolver, struct pp_module *module, const struct pp_stmt *schedule)
-{
-	struct bound names[4] = {{"r", NULL}, {"p", &names[0]}, {"v", &names[1]}, {"m", &names[2]}};
-	const struct bound *bound = &names[3];
-	for (const struct pp_stmt *at = schedule->body; at; at = at->next) { /* its lets are known in its rows */
+	for (const struct pp_stmt *at = body; at; at = at->next) {
 		if (at->kind != PP_STMT_LET)
 			continue;
 		struct bound *let = PP_NEW(resolver->arena, struct bound);
 		*let = (struct bound){at->name.text, bound};
 		bound = let;
 	}
+	return bound;
+}
+
+static bool is_policy(const struct pp_stmt *stmt)
+{
+	return stmt->kind == PP_STMT_BLOCK && strcmp(stmt->name.text, "policy") == 0;
+}
+
+static void check_rules(struct walk *walk, const struct bound *bound, const struct pp_stmt *policy)
+{
+	bound = bind_lets(walk->resolver, bound, policy->body);
+	for (const struct pp_stmt *at = policy->body; at; at = at->next)
+		if (at->kind == PP_STMT_LIMIT || at->kind == PP_STMT_PREFER || at->kind == PP_STMT_LET)
+			visit_stmt(walk, bound, at);
+	pp_section_check_body(walk->resolver, policy, walk->module);
+}
+
+static void check_schedule(struct pp_resolver *resolver, struct pp_module *module, const struct pp_stmt *schedule)
+{
+	struct bound names[4] = {{"r", NULL}, {"p", &names[0]}, {"v", &names[1]}, {"m", &names[2]}};
+	const struct bound *bound = bind_lets(resolver, &names[3], schedule->body); /* known in its rows and rules */
+	const struct pp_stmt *policy = NULL;
 	struct walk walk = {.resolver = resolver, .module = module, .check = true};
+	for (const struct pp_stmt *at = schedule->body; at; at = at->next) {
+		if (!is_policy(at))
+			continue;
+		if (policy)
+			pp_label(pp_error(resolver->diag, "E0103", at->name.span, "this schedule has a `policy` already"),
+			         policy->name.span, "the first");
+		policy = at;
+	}
+	walk.policy = policy != NULL;
 	for (const struct pp_stmt *at = schedule->body; at; at = at->next) {
 		if (at->kind == PP_STMT_ORDER || at->kind == PP_STMT_LET)
 			visit_stmt(&walk, bound, at);
-		else if (at->kind == PP_STMT_BLOCK)
+		else if (is_policy(at))
 			check_rules(&walk, bound, at);
 	}
 	pp_section_check_body(resolver, schedule, module);

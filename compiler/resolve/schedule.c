@@ -138,16 +138,11 @@ static bool use_policy(struct pp_resolver *resolver, const char *name, struct pp
 /* Features of a written schedule that are refused: at most one message. */
 static bool refuse_parts(struct pp_resolver *resolver, const struct pp_stmt *schedule)
 {
-	const struct pp_stmt *policy = find_in_body(schedule, PP_STMT_BLOCK, "policy");
-	if (schedule->from.text) {
-		pp_help(pp_not_yet(resolver, pp_span_join(schedule->from.span, schedule->from_text.span), "`schedule … from`"),
-		        "write the rows: `order { … }`");
-		return true;
-	}
-	if (policy)
-		pp_help(pp_not_yet(resolver, policy->name.span, "`policy` in `schedule`"),
-		        "write the rows: `order for r { … }`");
-	return policy != NULL;
+	if (!schedule->from.text)
+		return false;
+	pp_help(pp_not_yet(resolver, pp_span_join(schedule->from.span, schedule->from_text.span), "`schedule … from`"),
+	        "write the rows: `order { … }`");
+	return true;
 }
 
 static void use_written(struct pp_resolver *resolver, const struct pp_stmt *schedule, struct pp_module *module)
@@ -177,7 +172,7 @@ static void use_written(struct pp_resolver *resolver, const struct pp_stmt *sche
 	}
 	if (own)
 		resolver->out->schedule = schedule;
-	else if (base && find_in_body(base, PP_STMT_ORDER, NULL))
+	else if (base && (find_in_body(base, PP_STMT_ORDER, NULL) || find_in_body(base, PP_STMT_BLOCK, "policy")))
 		resolver->out->schedule = base;
 	else if (base_policy)
 		use_policy(resolver, base_policy, schedule->extends->span);

@@ -181,12 +181,17 @@ void pp_section_check_body(struct pp_resolver *resolver, const struct pp_stmt *s
 	for (const struct pp_stmt *at = stmt->body; at; at = at->next) {
 		switch (at->kind) {
 		case PP_STMT_LET:
-			if (strcmp(block, "schedule") != 0) /* there compiler/rows/rows.c knows them */
+			if (strcmp(block, "schedule") != 0 && strcmp(block, "policy") != 0) /* there rows and rules know them */
 				pp_help(pp_not_yet(resolver, at->span, "`let` inside a block"), "move it to the top of the file");
 			break;
 		case PP_STMT_ASSERT:
 			if (strcmp(block, "schedule") == 0)
 				break; /* those of the active one: schedule.c */
+			if (strcmp(block, "policy") == 0) {
+				pp_help(pp_error(resolver->diag, "E0113", at->span, "`assert` does not belong in `policy`"),
+				        "it goes in `schedule { … }`");
+				break;
+			}
 			*PP_PUSH(resolver->arena, &resolver->asserts, &resolver->assert_count, &resolver->assert_capacity,
 			         struct pp_assertion) = (struct pp_assertion){at, &module->scope};
 			break;
@@ -222,6 +227,11 @@ void pp_section_check_body(struct pp_resolver *resolver, const struct pp_stmt *s
 			break;
 		case PP_STMT_ATTRIBUTE:
 		case PP_STMT_BOUND:
+			if (strcmp(block, "policy") == 0)
+				pp_help(pp_error(resolver->diag, "E0101", at->name.span, "unknown attribute `%.60s` in `policy`",
+				                 at->name.text),
+				        "a policy holds `limit`, `prefer` and `let`; attributes go in `schedule { … }`");
+			break;
 		case PP_STMT_ERROR:
 			break;
 		}

@@ -49,8 +49,8 @@ static void specs_that_compile(void **state)
 static void specs_that_wait(void **state)
 {
 	(void)state;
-	static const char *const names[] = {"2_gpt2_hf",       "3_interleaved", "5_zero_bubble",
-	                                    "6_hetero_search", "7_gpt3_175b",   "8_deepseek_v3"};
+	static const char *const names[] = {"2_gpt2_hf", "3_interleaved", "6_hetero_search", "7_gpt3_175b",
+	                                    "8_deepseek_v3"};
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		struct pp_arena *arena = pp_arena_create(NULL);
 		const char *path = pp_arena_printf(arena, "tests/data/specs/%s.pipe", names[i]);

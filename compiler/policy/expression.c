@@ -1,0 +1,550 @@
+/* The compiler and the machine of rule expressions. A node's instruction follows those of its operands; parts that
+ * mention no counter get no instruction until something that does needs them. */
+#include "expression.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum operation {
+	CONSTANT, /* a: number of the constant */
+	TOTAL,    /* a: kind */
+	OF_CHUNK, /* a: kind, b: instruction that gives the chunk */
+	MEMORY,
+	BINARY, /* a, b: instructions; `op` */
+	NEGATE,
+	NOT,
+	SELECT, /* a ? b : c */
+	COPY,   /* a */
+	FLOOR,
+	CEIL,
+	ABSOLUTE,
+	LEAST, /* a, b */
+	GREATEST,
+	UNKNOWN /* for the general evaluator */
+};
+
+struct instruction {
+	uint8_t operation; /* enum operation */
+	uint8_t op;        /* enum pp_operator */
+	uint32_t a, b, c;
+};
+
+/* UNSET: of a constant that was not needed yet. NONE: the general evaluator knows better. */
+enum kind { UNSET, NONE, TRUTH, WHOLE, FRACTION };
+
+struct value {
+	int64_t top, bottom; /* of a WHOLE only top; TRUTH: top is 0 or 1 */
+	uint8_t kind;        /* enum kind */
+	struct pp_dimension dimension;
+};
+
+struct pp_machine {
+	struct pp_arena *arena;
+	const struct pp_rule_names *names;
+	struct instruction *code;
+	size_t count, capacity;
+	const struct pp_expr **constants;
+	size_t constant_count, constant_capacity;
+	struct value *registers;       /* [count] */
+	struct value **rank_constants; /* [ranks]: [constant_count], NULL until needed */
+	uint32_t *lets;                /* [let_count]: instruction, PURE, or one of the marks below */
+	bool too_large;
+};
+
+/* In place of an instruction. */
+enum { PURE = UINT32_MAX, NOT_COMPILED = UINT32_MAX - 1, COMPILING = UINT32_MAX - 2 };
+
+enum { MOST_INSTRUCTIONS = 1 << 18, MOST_CONSTANTS = 1 << 22 /* of all ranks */ };
+
+struct pp_machine *pp_machine_create(struct pp_arena *arena, const struct pp_rule_names *names)
+{
+	struct pp_machine *machine = PP_NEW(arena, struct pp_machine);
+	*machine =
+	    (struct pp_machine){.arena = arena, .names = names, .lets = PP_NEW_ARRAY(arena, uint32_t, names->let_count)};
+	return machine;
+}
+
+/* ---- compiling ------------------------------------------------------------------------------- */
+
+static uint32_t emit(struct pp_machine *machine, struct instruction instruction)
+{
+	if (machine->count >= MOST_INSTRUCTIONS) {
+		machine->too_large = true;
+		return 0;
+	}
+	*PP_PUSH(machine->arena, &machine->code, &machine->count, &machine->capacity, struct instruction) = instruction;
+	return (uint32_t)machine->count - 1;
+}
+
+/* The instruction of a part: a constant if it has none. */
+static uint32_t placed(struct pp_machine *machine, const struct pp_expr *expr, uint32_t at)
+{
+	if (at != PURE)
+		return at;
+	*PP_PUSH(machine->arena, &machine->constants, &machine->constant_count, &machine->constant_capacity,
+	         const struct pp_expr *) = expr;
+	return emit(machine, (struct instruction){.operation = CONSTANT, .a = (uint32_t)machine->constant_count - 1});
+}
+
+static uint32_t unknown(struct pp_machine *machine)
+{
+	return emit(machine, (struct instruction){.operation = UNKNOWN});
+}
+
+static uint32_t compile(struct pp_machine *machine, const struct pp_expr *expr);
+
+static uint32_t compile_let(struct pp_machine *machine, uint32_t let)
+{
+	uint32_t *at = &machine->lets[let];
+	if (*at == COMPILING)
+		return unknown(machine); /* a circle: the general evaluator reports it */
+	if (*at == NOT_COMPILED) {
+		*at = COMPILING;
+		*at = compile(machine, machine->names->lets[let]->value);
+	}
+	return *at;
+}
+
+static uint32_t compile_chunk(struct pp_machine *machine, const struct pp_expr *path, uint32_t kind)
+{
+	struct pp_expr *chunk = PP_NEW(machine->arena, struct pp_expr);
+	const struct pp_name *part = &path->parts[1];
+	bool number = part->text[0] >= '0' && part->text[0] <= '9';
+	*chunk = (struct pp_expr){.kind = number ? PP_EXPR_INT : PP_EXPR_PATH,
+	                          .span = part->span,
+	                          .number = part->text,
+	                          .text = part->text,
+	                          .parts = &path->parts[1],
+	                          .part_count = 1};
+	uint32_t at = placed(machine, chunk, compile(machine, chunk));
+	return emit(machine, (struct instruction){.operation = OF_CHUNK, .a = kind, .b = at});
+}
+
+static uint32_t compile_path(struct pp_machine *machine, const struct pp_expr *path)
+{
+	uint32_t counter = pp_counter_named(path->parts[0].text);
+	if (counter == PP_COUNTER_MEM && path->part_count == 1)
+		return emit(machine, (struct instruction){.operation = MEMORY});
+	if (counter < PP_ACTION_KINDS && path->part_count == 1)
+		return emit(machine, (struct instruction){.operation = TOTAL, .a = counter});
+	if (counter < PP_ACTION_KINDS && path->part_count == 2)
+		return compile_chunk(machine, path, counter);
+	uint32_t let = pp_rule_let(machine->names, path);
+	return let < machine->names->let_count ? compile_let(machine, let) : PURE;
+}
+
+static uint32_t join(struct pp_machine *machine, struct instruction instruction, const struct pp_expr *a, uint32_t at_a,
+                     const struct pp_expr *b, uint32_t at_b)
+{
+	instruction.a = placed(machine, a, at_a);
+	instruction.b = placed(machine, b, at_b);
+	return emit(machine, instruction);
+}
+
+static uint32_t compile_binary(struct pp_machine *machine, const struct pp_expr *expr)
+{
+	uint32_t a = compile(machine, expr->a), b = compile(machine, expr->b);
+	if (a == PURE && b == PURE)
+		return PURE;
+	return join(machine, (struct instruction){.operation = BINARY, .op = (uint8_t)expr->op}, expr->a, a, expr->b, b);
+}
+
+static uint32_t compile_choice(struct pp_machine *machine, const struct pp_expr *expr)
+{
+	uint32_t a = compile(machine, expr->a), b = compile(machine, expr->b), c = compile(machine, expr->c);
+	if (a == PURE && b == PURE && c == PURE)
+		return PURE;
+	struct instruction select = {.operation = SELECT, .c = placed(machine, expr->c, c)};
+	return join(machine, select, expr->a, a, expr->b, b);
+}
+
+/* min, max and sum of several, and floor, ceil, abs of one. */
+static uint32_t compile_call(struct pp_machine *machine, const struct pp_expr *call)
+{
+	static const struct {
+		const char *name;
+		enum operation operation;
+		enum pp_operator op;
+		bool several;
+	} functions[] = {
+	    {"min", LEAST, PP_ADD, true},    {"max", GREATEST, PP_ADD, true}, {"sum", BINARY, PP_ADD, true},
+	    {"floor", FLOOR, PP_ADD, false}, {"ceil", CEIL, PP_ADD, false},   {"abs", ABSOLUTE, PP_ADD, false},
+	};
+	size_t known = 0, count = sizeof functions / sizeof functions[0];
+	while (known < count && strcmp(functions[known].name, call->a->text) != 0)
+		known++;
+	bool counts = false, plain = known < count && call->b && (functions[known].several || !call->b->next);
+	size_t instructions = machine->count, constants = machine->constant_count;
+	uint32_t at = PURE;
+	for (const struct pp_expr *argument = call->b, *before = NULL; argument;
+	     before = argument, argument = argument->next) {
+		uint32_t next = compile(machine, argument);
+		bool first = !before;
+		counts |= next != PURE;
+		plain &= !argument->label.text && argument->kind != PP_EXPR_LIST && argument->kind != PP_EXPR_RANGE;
+		if (!plain)
+			continue;
+		next = placed(machine, argument, next);
+		struct instruction step = {.operation = (uint8_t)functions[known].operation,
+		                           .op = (uint8_t)functions[known].op,
+		                           .a = first ? next : at,
+		                           .b = next};
+		at = first && functions[known].several ? next : emit(machine, step);
+	}
+	if (!counts) { /* a constant as a whole */
+		machine->count = instructions;
+		machine->constant_count = constants;
+		return PURE;
+	}
+	return plain ? at : unknown(machine);
+}
+
+static uint32_t compile_unary(struct pp_machine *machine, const struct pp_expr *expr)
+{
+	uint32_t a = compile(machine, expr->a);
+	if (a == PURE)
+		return PURE;
+	return emit(machine, (struct instruction){.operation = expr->op == PP_NOT ? NOT : NEGATE, .a = a});
+}
+
+static uint32_t compile_list(struct pp_machine *machine, const struct pp_expr *list)
+{
+	bool counts = false;
+	for (const struct pp_expr *item = list->a; item; item = item->next)
+		counts |= compile(machine, item) != PURE;
+	return counts ? unknown(machine) : PURE;
+}
+
+static uint32_t compile(struct pp_machine *machine, const struct pp_expr *expr)
+{
+	switch (expr->kind) {
+	case PP_EXPR_PATH:
+		return compile_path(machine, expr);
+	case PP_EXPR_CALL:
+		return compile_call(machine, expr);
+	case PP_EXPR_UNARY:
+		return compile_unary(machine, expr);
+	case PP_EXPR_BINARY:
+		return compile_binary(machine, expr);
+	case PP_EXPR_CHOICE:
+		return compile_choice(machine, expr);
+	case PP_EXPR_LIST:
+		return compile_list(machine, expr);
+	case PP_EXPR_INT:
+	case PP_EXPR_REAL:
+	case PP_EXPR_QUANTITY:
+	case PP_EXPR_STRING:
+	case PP_EXPR_BOOL:
+	case PP_EXPR_RANGE: /* only in lists of constants: the grammar */
+	case PP_EXPR_ERROR:
+		break;
+	}
+	return PURE;
+}
+
+static bool refuse_size(struct pp_diag *diag, struct pp_span span)
+{
+	struct pp_message *message = pp_error(diag, "E0623", span, "the expressions of this policy are too long");
+	pp_help(message, "a policy of a few short rules does; what has no counters in it is a `let` of the file");
+	return false;
+}
+
+bool pp_machine_compile(struct pp_machine *machine, const struct pp_expr *expr, struct pp_diag *diag,
+                        struct pp_compiled *out)
+{
+	for (uint32_t i = 0; i < machine->names->let_count; i++)
+		machine->lets[i] = NOT_COMPILED;
+	*out = (struct pp_compiled){.expr = expr, .first = (uint32_t)machine->count};
+	if (!expr)
+		return true;
+	uint32_t at = placed(machine, expr, compile(machine, expr));
+	if (at + 1 != machine->count) /* a let may have it in the middle */
+		emit(machine, (struct instruction){.operation = COPY, .a = at});
+	out->end = (uint32_t)machine->count;
+	return !machine->too_large || refuse_size(diag, expr->span);
+}
+
+bool pp_machine_ready(struct pp_machine *machine, struct pp_diag *diag)
+{
+	uint32_t ranks = machine->names->input->ranks;
+	if (machine->constant_count > 0 && ranks > MOST_CONSTANTS / machine->constant_count)
+		return refuse_size(diag, machine->names->input->block->name.span);
+	machine->registers = PP_NEW_ARRAY(machine->arena, struct value, machine->count);
+	machine->rank_constants = PP_NEW_ARRAY(machine->arena, struct value *, ranks);
+	return true;
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+static const struct value no_value = {.kind = NONE};
+
+static struct value whole(int64_t number)
+{
+	return (struct value){.top = number, .bottom = 1, .kind = WHOLE};
+}
+
+static struct value truth(bool is)
+{
+	return (struct value){.top = is, .bottom = 1, .kind = TRUTH};
+}
+
+static struct value of_rational(struct pp_rational number, struct pp_dimension dimension)
+{
+	if (number.top < INT64_MIN || number.top > INT64_MAX || number.bottom > INT64_MAX)
+		return no_value;
+	return (struct value){.top = (int64_t)number.top,
+	                      .bottom = (int64_t)number.bottom,
+	                      .kind = number.bottom == 1 ? WHOLE : FRACTION,
+	                      .dimension = dimension};
+}
+
+static struct pp_rational rational_of(struct value value)
+{
+	return (struct pp_rational){value.top, value.bottom};
+}
+
+static struct value of_datum(const struct pp_datum *datum)
+{
+	if (datum->kind == PP_DATUM_BOOL)
+		return truth(datum->truth);
+	if (datum->kind == PP_DATUM_NUMBER && datum->exact)
+		return of_rational(datum->number, datum->dimension);
+	return no_value;
+}
+
+static void open_on(struct pp_rule_eval *rule, const struct pp_machine *machine, struct pp_arena *arena,
+                    const struct pp_list_rank *rank, const struct pp_counters *counters, struct pp_diag *diag)
+{
+	pp_rule_eval_open(rule, arena, machine->names, rank->rank, rank->chunks, counters, diag);
+}
+
+static struct value constant(struct pp_machine *machine, const struct pp_counters *counters, uint32_t number)
+{
+	struct value **of_rank = &machine->rank_constants[counters->rank->rank];
+	if (!*of_rank)
+		*of_rank = PP_NEW_ARRAY(machine->arena, struct value, machine->constant_count);
+	struct value *value = &(*of_rank)[number];
+	if (value->kind != UNSET)
+		return *value;
+	struct pp_arena *scratch = pp_arena_scratch(machine->arena);
+	struct pp_diag *unseen = pp_diag_create(scratch, machine->names->input->sources);
+	struct pp_rule_eval rule;
+	struct pp_datum datum;
+	open_on(&rule, machine, scratch, counters->rank, NULL, unseen);
+	*value = pp_eval_expr(&rule.eval, machine->constants[number], &datum) ? of_datum(&datum) : no_value;
+	pp_arena_destroy(scratch);
+	return *value;
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+static bool is_number(struct value a)
+{
+	return a.kind == WHOLE || a.kind == FRACTION;
+}
+
+static bool same_dimension(struct value a, struct value b)
+{
+	return pp_dimension_equal(a.dimension, b.dimension);
+}
+
+static struct value compare(enum pp_operator op, struct value a, struct value b)
+{
+	int order;
+	if (a.kind == WHOLE && b.kind == WHOLE && same_dimension(a, b))
+		order = (a.top > b.top) - (a.top < b.top);
+	else if (is_number(a) && is_number(b) && same_dimension(a, b))
+		order = pp_rational_compare(rational_of(a), rational_of(b));
+	else if (a.kind == TRUTH && b.kind == TRUTH && (op == PP_EQ || op == PP_NE))
+		order = (int)(a.top - b.top);
+	else
+		return no_value;
+	const bool results[] = {
+	    [PP_EQ] = order == 0, [PP_NE] = order != 0, [PP_LT] = order<0, [PP_GT] = order> 0,
+	    [PP_LE] = order <= 0, [PP_GE] = order >= 0,
+	};
+	return truth(results[op]);
+}
+
+/* Whole numbers of 64 bits: sums and products fit 128. */
+static struct value add_whole(enum pp_operator op, struct value a, struct value b)
+{
+	pp_wide x = a.top, y = b.top;
+	pp_wide result = op == PP_ADD ? x + y : op == PP_SUB ? x - y : x * y;
+	if (result < INT64_MIN || result > INT64_MAX)
+		return no_value;
+	return (struct value){.top = (int64_t)result, .bottom = 1, .kind = WHOLE, .dimension = a.dimension};
+}
+
+/* Of pure numbers, or sums in one dimension; other mixtures are rare. */
+static struct value calculate(enum pp_operator op, struct value a, struct value b)
+{
+	if (!is_number(a) || !is_number(b))
+		return no_value;
+	bool scales = op == PP_MUL || op == PP_DIV, pure = pp_dimension_equal(b.dimension, PP_PURE);
+	if (scales && !pure && op == PP_MUL && pp_dimension_equal(a.dimension, PP_PURE))
+		return calculate(op, b, a);
+	if (op == PP_DIV && same_dimension(a, b))
+		a.dimension = b.dimension = PP_PURE; /* a share */
+	else if (scales ? !pure : !same_dimension(a, b))
+		return no_value;
+	if (a.kind == WHOLE && b.kind == WHOLE && op != PP_DIV && op != PP_MOD)
+		return add_whole(op, a, b);
+	struct pp_rational result, x = rational_of(a), y = rational_of(b);
+	bool ok = op == PP_ADD   ? pp_rational_add(x, y, &result)
+	          : op == PP_SUB ? pp_rational_subtract(x, y, &result)
+	          : op == PP_MUL ? pp_rational_multiply(x, y, &result)
+	          : op == PP_DIV ? pp_rational_divide(x, y, &result)
+	                         : pp_rational_modulo(x, y, &result);
+	return ok ? of_rational(result, a.dimension) : no_value;
+}
+
+/* `or` and `and` need not know the right side where the left one decides. */
+static struct value either(enum pp_operator op, struct value a, struct value b)
+{
+	if (a.kind != TRUTH || (a.top == (op == PP_OR)))
+		return a.kind == TRUTH ? a : no_value;
+	return b.kind == TRUTH ? b : no_value;
+}
+
+static struct value binary(enum pp_operator op, struct value a, struct value b)
+{
+	if (op == PP_OR || op == PP_AND)
+		return either(op, a, b);
+	return op >= PP_EQ && op <= PP_GE ? compare(op, a, b) : calculate(op, a, b);
+}
+
+static struct value extreme(struct value a, struct value b, int sign)
+{
+	if (!is_number(a) || !is_number(b) || !same_dimension(a, b))
+		return no_value;
+	return pp_rational_compare(rational_of(b), rational_of(a)) * sign > 0 ? b : a;
+}
+
+static struct value negated(struct value a)
+{
+	if (!is_number(a) || a.top == INT64_MIN)
+		return no_value;
+	a.top = -a.top;
+	return a;
+}
+
+static struct value rounded(struct value a, bool up)
+{
+	if (a.kind != FRACTION)
+		return is_number(a) ? a : no_value;
+	if (up)
+		return negated(rounded(negated(a), false));
+	return of_rational(pp_rational_floor(rational_of(a)), a.dimension);
+}
+
+static struct value of_chunk(const struct pp_machine *machine, const struct pp_counters *counters, uint32_t kind,
+                             struct value chunk)
+{
+	if (chunk.kind != WHOLE || !pp_dimension_equal(chunk.dimension, PP_PURE) || chunk.top < 0 ||
+	    chunk.top >= machine->names->most_chunks)
+		return no_value;
+	return whole(pp_counter_chunk(counters, kind, (uint32_t)chunk.top));
+}
+
+static struct value run_one(struct pp_machine *machine, const struct pp_counters *counters,
+                            const struct instruction *at)
+{
+	const struct value *registers = machine->registers;
+	switch ((enum operation)at->operation) {
+	case CONSTANT:
+		return constant(machine, counters, at->a);
+	case TOTAL:
+		return whole(pp_counter_total(counters, at->a));
+	case OF_CHUNK:
+		return of_chunk(machine, counters, at->a, registers[at->b]);
+	case MEMORY:
+		return of_rational((struct pp_rational){(pp_wide)counters->bytes, 1}, PP_BYTES);
+	case BINARY:
+		return binary((enum pp_operator)at->op, registers[at->a], registers[at->b]);
+	case NEGATE:
+		return negated(registers[at->a]);
+	case NOT:
+		return registers[at->a].kind == TRUTH ? truth(!registers[at->a].top) : no_value;
+	case COPY:
+		return registers[at->a];
+	case SELECT:
+		return registers[at->a].kind == TRUTH ? registers[registers[at->a].top ? at->b : at->c] : no_value;
+	case FLOOR:
+		return rounded(registers[at->a], false);
+	case CEIL:
+		return rounded(registers[at->a], true);
+	case ABSOLUTE:
+		return registers[at->a].top < 0 ? negated(registers[at->a])
+		                                : (is_number(registers[at->a]) ? registers[at->a] : no_value);
+	case LEAST:
+		return extreme(registers[at->a], registers[at->b], -1);
+	case GREATEST:
+		return extreme(registers[at->a], registers[at->b], 1);
+	case UNKNOWN:
+		break;
+	}
+	return no_value;
+}
+
+static struct value run(struct pp_machine *machine, const struct pp_compiled *compiled,
+                        const struct pp_counters *counters)
+{
+	struct value result = no_value;
+	for (uint32_t i = compiled->first; i < compiled->end; i++)
+		machine->registers[i] = result = run_one(machine, counters, &machine->code[i]);
+	return result;
+}
+
+bool pp_machine_raised(struct pp_machine *machine, const struct pp_compiled sides[2], enum pp_operator op,
+                       int64_t raised, const struct pp_counters *counters, bool *out)
+{
+	struct value a = run(machine, &sides[0], counters), b = run(machine, &sides[1], counters);
+	struct value more = {.top = raised, .bottom = 1, .kind = WHOLE, .dimension = a.dimension};
+	struct value *larger = op == PP_LT || op == PP_LE ? &b : &a;
+	*larger = calculate(PP_ADD, *larger, more);
+	struct value holds = compare(op, a, b);
+	*out = holds.kind == TRUTH && holds.top;
+	return holds.kind == TRUTH;
+}
+
+bool pp_machine_value(struct pp_machine *machine, struct pp_arena *arena, const struct pp_compiled *compiled,
+                      const struct pp_counters *counters, struct pp_diag *diag, struct pp_datum *out)
+{
+	struct pp_rule_eval rule;
+	open_on(&rule, machine, arena, counters->rank, counters, diag);
+	return pp_eval_expr(&rule.eval, compiled->expr, out);
+}
+
+bool pp_machine_truth(struct pp_machine *machine, const struct pp_compiled *compiled,
+                      const struct pp_counters *counters, const char *what, struct pp_diag *diag, bool *out)
+{
+	struct value value = run(machine, compiled, counters);
+	if (value.kind == TRUTH) {
+		*out = value.top;
+		return true;
+	}
+	struct pp_arena *scratch = pp_arena_scratch(machine->arena);
+	struct pp_rule_eval rule;
+	open_on(&rule, machine, scratch, counters->rank, counters, diag);
+	bool ok = pp_eval_truth(&rule.eval, compiled->expr, what, out);
+	pp_arena_destroy(scratch);
+	return ok;
+}
+
+bool pp_machine_whole(struct pp_machine *machine, const struct pp_compiled *compiled,
+                      const struct pp_counters *counters, const char *what, struct pp_diag *diag, int64_t *out)
+{
+	struct value value = run(machine, compiled, counters);
+	if (value.kind == WHOLE && pp_dimension_equal(value.dimension, PP_PURE)) {
+		*out = value.top;
+		return true;
+	}
+	struct pp_arena *scratch = pp_arena_scratch(machine->arena);
+	struct pp_rule_eval rule;
+	open_on(&rule, machine, scratch, counters->rank, counters, diag);
+	bool ok = pp_eval_whole(&rule.eval, compiled->expr, what, out);
+	pp_arena_destroy(scratch);
+	return ok;
+}
