@@ -103,6 +103,23 @@ static void add_closed_form(struct predicting *p)
 	                        .source = narayanan});
 }
 
+static void add_bound(struct predicting *p, const char *of, uint64_t value, uint64_t bound, const char *term)
+{
+	add(p, (struct pp_term){.group = "time",
+	                        .name = pp_arena_printf(p->arena, "lower bound of the %s", of),
+	                        .value = (double)bound,
+	                        .formula = term,
+	                        .inputs = "ticks of bodies, links, room of the ranks",
+	                        .source = "docs/prediction.md"});
+	add(p, (struct pp_term){.group = "time",
+	                        .name = pp_arena_printf(p->arena, "gap of the %s", of),
+	                        .unit = PP_TERM_SHARE,
+	                        .value = pp_bound_gap(value, bound),
+	                        .formula = pp_arena_printf(p->arena, "%s / lower bound - 1", of),
+	                        .inputs = pp_arena_printf(p->arena, "%s / %s", time_text(p, value), time_text(p, bound)),
+	                        .source = simulated});
+}
+
 static void add_step(struct predicting *p)
 {
 	const struct pp_sim *sim = p->sim;
@@ -126,20 +143,14 @@ static void add_step(struct predicting *p)
 	           .formula = "makespan + tail",
 	           .inputs = pp_arena_printf(p->arena, "%s + %s", time_text(p, sim->makespan), time_text(p, sim->tail)),
 	           .source = simulated});
+	add_bound(p, "makespan", sim->makespan, sim->bound.makespan, sim->bound.makespan_term);
 	add(p, (struct pp_term){.group = "time",
-	                        .name = "lower bound of the makespan",
-	                        .value = (double)sim->bound,
-	                        .formula = "head + work + tail of a rank or a stage",
-	                        .inputs = "ticks of bodies, links",
-	                        .source = "docs/prediction.md"});
-	add(p, (struct pp_term){
-	           .group = "time",
-	           .name = "gap",
-	           .unit = PP_TERM_SHARE,
-	           .value = sim->bound ? (double)sim->makespan / (double)sim->bound - 1 : 0,
-	           .formula = "makespan / lower bound - 1",
-	           .inputs = pp_arena_printf(p->arena, "%s / %s", time_text(p, sim->makespan), time_text(p, sim->bound)),
-	           .source = simulated});
+	                        .name = "longest rank span",
+	                        .value = (double)sim->longest_span,
+	                        .formula = "last end - first start of a rank",
+	                        .inputs = "streams, ticks of bodies, links",
+	                        .source = simulated});
+	add_bound(p, "longest rank span", sim->longest_span, sim->bound.span, sim->bound.span_term);
 }
 
 static void add_bubble(struct predicting *p)

@@ -260,7 +260,11 @@ static void print_json(const struct pp_unit *unit, const struct pp_sim *sim, con
 	pp_json_string(&json, "transport", transport);
 	pp_json_uint(&json, "makespan", sim->makespan);
 	pp_json_uint(&json, "tail", sim->tail);
-	pp_json_uint(&json, "lower_bound", sim->bound);
+	pp_json_uint(&json, "longest_span", sim->longest_span);
+	pp_json_uint(&json, "lower_bound", sim->bound.makespan);
+	pp_json_number(&json, "gap", pp_bound_gap(sim->makespan, sim->bound.makespan));
+	pp_json_uint(&json, "span_lower_bound", sim->bound.span);
+	pp_json_number(&json, "span_gap", pp_bound_gap(sim->longest_span, sim->bound.span));
 	pp_json_number(&json, "bubble", sim->bubble);
 	json_layers(unit, &json);
 	json_terms(terms, &json);

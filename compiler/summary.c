@@ -54,7 +54,8 @@ static void print_text(const struct pp_unit *unit, const char *output, FILE *out
 	        program->microbatches);
 	if (program->schedule_name)
 		fprintf(out, ", %s", program->schedule_name);
-	fprintf(out, "; bubble %.1f %% of the makespan; peak %s (rank %u); ", 100 * unit->sim.bubble,
+	fprintf(out, "; bubble %.1f %% of the makespan, %.1f %% above the lower bound; peak %s (rank %u); ",
+	        100 * unit->sim.bubble, 100 * pp_bound_gap(unit->sim.makespan, unit->sim.bound.makespan),
 	        pp_show_bytes(unit->arena, program->rank[rank].arena_bytes), rank);
 	pp_proof_print(out, &program->stamp);
 	fputc('\n', out);
@@ -82,6 +83,12 @@ static void print_json(const struct pp_unit *unit, const char *output, FILE *out
 	pp_json_string(&json, "time_unit", "ns");
 	pp_json_uint(&json, "makespan", unit->sim.makespan);
 	pp_json_uint(&json, "tail", unit->sim.tail);
+	pp_json_uint(&json, "lower_bound", unit->sim.bound.makespan);
+	pp_json_number(&json, "gap", pp_bound_gap(unit->sim.makespan, unit->sim.bound.makespan));
+	pp_json_string(&json, "lower_bound_term", unit->sim.bound.makespan_term);
+	pp_json_uint(&json, "longest_span", unit->sim.longest_span);
+	pp_json_uint(&json, "span_lower_bound", unit->sim.bound.span);
+	pp_json_number(&json, "span_gap", pp_bound_gap(unit->sim.longest_span, unit->sim.bound.span));
 	pp_json_number(&json, "bubble", unit->sim.bubble);
 	pp_json_uint(&json, "peak_bytes", program->rank[rank].arena_bytes);
 	pp_json_uint(&json, "peak_rank", rank);

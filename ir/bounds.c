@@ -1,179 +1,172 @@
-/* Lower bounds on the makespan: what no order of the computes on their ranks can beat.
+/* Lower bounds: what no order of the actions on their ranks can beat (order.h).
+ * requires: stages on ranks below `ranks`.
+ * ensures:  makespan and span at most those of any order that fits the rooms; UINT64_MAX where none fits.
  *
- * With head(s) = the forward chain of stages before s, tail(s) = the backward chain of stages before s, both with their
- * hops, and last = the last W of stage 0 if that is split, the makespan is at least
- *   - for a rank with lowest stage s: head(s) + its busy time [+ tail(s) if every backward on it is fused:
- *     then its last compute is a B, whose gradient still travels down];
- *   - for a rank with lowest stage s: head(s) + its busy time without W + tail(s) + last: all its F come
- *     before its last input gradient, which still travels down;
- *   - for a stage s: head(s) + m (F + B or I, + R where it recomputes) + tail(s) + last.
- * A forward-only program: the same with the forward chain of the stages after the highest one. With pairs that may
- * overlap, the chains are scaled by pair_permille. Saturating arithmetic. O(instructions). */
+ * Makespan, for a rank: the best that its actions reach one after another, with interruptions allowed, if each starts
+ * no earlier than its head and everything after it takes its tail (bounds_machine.c); heads and tails from the chains
+ * of microbatches through the stages, the work of other ranks and the memory of all (bounds_pass.c, bounds_before.c).
+ *   For equal stages on a line this gives m (F + I + W) + (p - 1) (F + c) (the last rank's work behind the first
+ *   arrival), and (m + p - 1) (F + I) + W + 2 (p - 1) c (the last rank's F and I between arrival and departure); fused
+ *   backwards (m + p - 1) (F + B) + 2 (p - 1) c.
+ * Span, for a rank R: the same for every rank, from the first F on R to the last end on R: an action counts if it must
+ *   come after that F and before some end on R. For equal stages on a line and R = 0, with k = min(m, floor(room)):
+ *   m (F + I + W) + max(0, (p - 1) (I + 2 c) + (p - k) F), the warm-up that memory cuts short (Qi et al., Zero Bubble
+ *   Pipeline Parallelism, appendix B), and ceil(m / k) (p (F + I) + 2 (p - 1) c + W) where memory serialises.
+ * Both: the room of a rank over time (pp_bound_area), behind its first arrival for the makespan.
+ *
+ * O(n log n) in the actions for the makespan; spans of as many ranks as fit into a fixed number of actions, the rank of
+ * stage 0 and those with most work first. */
+#include "bounds_state.h"
+
 #include "capped.h"
-#include "lifetime.h"
-#include "simulate.h"
 
 #include <stdlib.h>
 
-struct stage_bound {
-	/* Ticks of F; of B or I, whichever is shorter in this program; of W if always split; of R if it recomputes. */
-	uint64_t forward, backward, weight, recompute;
-	uint64_t head, tail, rest; /* rest: forward chain after the stage */
-	uint64_t act, grad;        /* hop to the next stage, and of the gradient back from it */
-	bool fused, split, recomputes;
+/* Actions looked at for spans, at most, beyond those of the first rank. */
+enum { SPAN_ACTIONS = 1 << 20 };
+
+/* A bound and where it comes from. */
+struct found {
+	int64_t value;
+	uint32_t rank;   /* whose actions */
+	uint32_t target; /* of a span: whose */
+	bool area;
 };
 
-struct rank_bound {
-	uint64_t weights;   /* ticks of W */
-	uint32_t low, high; /* stages; low PP_NULL: none */
-	bool split;         /* some backward on the rank is split */
-};
-
-struct bounds {
-	const struct pp_program *program;
-	struct stage_bound *stage;
-	struct rank_bound *rank;
-	bool backwards, pairs;
-};
-
-static void read_streams(struct bounds *b, const struct pp_named_program *named)
+static void improve(struct found *best, struct found other)
 {
-	for (uint32_t r = 0; r < b->program->ranks; r++) {
-		const struct pp_stream *stream = &named->streams[r];
-		for (uint32_t i = 0; i < stream->count; i++) {
-			const struct pp_instr *instr = &stream->items[i];
-			if (!pp_is_compute(instr))
-				continue;
-			struct stage_bound *stage = &b->stage[instr->stage];
-			b->backwards |= instr->op != PP_OP_FWD;
-			b->pairs |= instr->flags & PP_PAIR;
-			stage->fused |= instr->op == PP_OP_BWD;
-			stage->split |= instr->op == PP_OP_BWDI;
-			stage->recomputes |= instr->op == PP_OP_REMAT;
-			if (instr->op == PP_OP_BWDW)
-				b->rank[r].weights = pp_plus(b->rank[r].weights, b->program->stages[instr->stage].ticks[PP_PHASE_W]);
-		}
-	}
+	if (other.value > best->value)
+		*best = other;
 }
 
-/* ---- hops ------------------------------------------------------------------------------------ */
-
-static int by_ends(const void *left, const void *right)
+static int64_t work_of(const struct pp_bound_state *state, uint32_t r)
 {
-	const struct pp_channel *const *a = left, *const *b = right;
-	if ((*a)->source != (*b)->source)
-		return (*a)->source < (*b)->source ? -1 : 1;
-	if ((*a)->destination != (*b)->destination)
-		return (*a)->destination < (*b)->destination ? -1 : 1;
-	return (*a)->kind < (*b)->kind ? -1 : (*a)->kind > (*b)->kind;
+	int64_t work = 0;
+	for (uint32_t i = 0; i < state->rank[r].count; i++)
+		for (unsigned kind = 0; kind < PP_BOUND_KINDS; kind++)
+			work += pp_bound_length(&state->stage[state->rank[r].stages[i]], kind);
+	return work * state->microbatches;
 }
 
-static uint64_t hop(const struct pp_channel **sorted, uint32_t count, const struct pp_channel *wanted, uint64_t bytes)
+static struct found bound_makespan(const struct pp_bound_state *state)
 {
-	const struct pp_channel *const *found = count ? bsearch(&wanted, sorted, count, sizeof *sorted, by_ends) : NULL;
-	return found ? pp_transfer_ticks((*found)->latency, (*found)->bandwidth, bytes) : 0;
-}
-
-static void price_hops(struct bounds *b, struct pp_arena *arena)
-{
-	const struct pp_program *program = b->program;
-	const struct pp_channel **sorted = PP_NEW_ARRAY(arena, const struct pp_channel *, program->channel_count);
-	for (uint32_t c = 0; c < program->channel_count; c++)
-		sorted[c] = &program->channels[c];
-	if (program->channel_count)
-		qsort(sorted, program->channel_count, sizeof *sorted, by_ends);
-	for (uint32_t s = 0; s + 1 < program->stage_count; s++) {
-		const struct pp_stage *from = &program->stages[s], *to = &program->stages[s + 1];
-		if (from->rank == to->rank)
+	struct found best = {0};
+	struct pp_arena *scratch = pp_arena_scratch(state->arena);
+	struct pp_bound_times heads = pp_bound_heads(state, scratch, 0), tails = pp_bound_tails(state, scratch, UINT32_MAX);
+	for (uint32_t r = 0; r < state->ranks; r++) {
+		if (state->rank[r].count == 0)
 			continue;
-		uint64_t bytes = (uint64_t)from->out_count * pp_dtype_size[from->out_dtype];
-		struct pp_channel act = {.source = from->rank, .destination = to->rank, .kind = PP_ACT};
-		struct pp_channel grad = {.source = to->rank, .destination = from->rank, .kind = PP_GRAD};
-		b->stage[s].act = hop(sorted, program->channel_count, &act, bytes);
-		b->stage[s].grad = hop(sorted, program->channel_count, &grad, bytes);
+		improve(&best, (struct found){.value = pp_bound_machine(state, scratch, r, &heads, &tails), .rank = r});
+		int64_t first = heads.begin[pp_bound_at(state, state->rank[r].stages[0], PP_BOUND_F, 0)];
+		improve(&best, (struct found){.value = first + pp_bound_area(state, r), .rank = r, .area = true});
 	}
+	pp_arena_destroy(scratch);
+	return best;
 }
 
-/* ---- chains ---------------------------------------------------------------------------------- */
-
-static uint64_t scaled(const struct bounds *b, uint64_t ticks)
+static void bound_span(const struct pp_bound_state *state, uint32_t target, struct found *best)
 {
-	uint64_t permille = b->program->cost.pair_permille;
-	return b->pairs && permille && permille < 1000 ? ticks / 1000 * permille : ticks;
+	struct pp_arena *scratch = pp_arena_scratch(state->arena);
+	struct pp_bound_times heads = pp_bound_heads(state, scratch, state->rank[target].stages[0]);
+	struct pp_bound_times tails = pp_bound_tails(state, scratch, target);
+	for (uint32_t r = 0; r < state->ranks; r++)
+		improve(best, (struct found){
+		                  .value = pp_bound_machine(state, scratch, r, &heads, &tails), .rank = r, .target = target});
+	pp_arena_destroy(scratch);
 }
 
-static void price_stages(struct bounds *b)
+struct candidate {
+	uint32_t rank;
+	bool first;
+	int64_t work;
+};
+
+static int by_promise(const void *left, const void *right)
 {
-	const struct pp_program *program = b->program;
-	for (uint32_t s = 0; s < program->stage_count; s++) {
-		struct stage_bound *stage = &b->stage[s];
-		const uint64_t *ticks = program->stages[s].ticks;
-		stage->forward = scaled(b, ticks[PP_PHASE_F]);
-		uint64_t shorter = ticks[PP_PHASE_B] < ticks[PP_PHASE_I] ? ticks[PP_PHASE_B] : ticks[PP_PHASE_I];
-		stage->backward = scaled(b, stage->fused && stage->split ? shorter
-		                            : stage->fused               ? ticks[PP_PHASE_B]
-		                            : stage->split               ? ticks[PP_PHASE_I]
-		                                                         : 0);
-		stage->recompute = stage->recomputes ? scaled(b, ticks[PP_PHASE_R]) : 0;
-		stage->weight = stage->split && !stage->fused ? scaled(b, ticks[PP_PHASE_W]) : 0;
-		struct rank_bound *rank = &b->rank[program->stages[s].rank];
-		if (rank->low == PP_NULL)
-			rank->low = s;
-		rank->high = s;
-		rank->split |= stage->split;
-	}
-	for (uint32_t s = 1; s < program->stage_count; s++) {
-		const struct stage_bound *before = &b->stage[s - 1];
-		b->stage[s].head = pp_plus(before->head, pp_plus(before->forward, before->act));
-		b->stage[s].tail = pp_plus(before->tail, pp_plus(before->backward, before->grad));
-	}
-	for (uint32_t s = program->stage_count; s-- > 1;)
-		b->stage[s - 1].rest = pp_plus(b->stage[s - 1].act, pp_plus(b->stage[s].forward, b->stage[s].rest));
+	const struct candidate *a = left, *b = right;
+	if (a->first != b->first)
+		return a->first ? -1 : 1;
+	if (a->work != b->work)
+		return a->work > b->work ? -1 : 1;
+	return a->rank < b->rank ? -1 : 1;
 }
 
-static uint64_t rank_limit(const struct bounds *b, uint32_t r, uint64_t busy)
+static struct found bound_spans(const struct pp_bound_state *state)
 {
-	const struct rank_bound *rank = &b->rank[r];
-	if (rank->low == PP_NULL)
-		return busy;
-	const struct stage_bound *low = &b->stage[rank->low];
-	if (!b->backwards)
-		return pp_plus(pp_plus(low->head, busy), b->stage[rank->high].rest);
-	uint64_t whole = pp_plus(pp_plus(low->head, busy), rank->split ? 0 : low->tail);
-	uint64_t without = busy > rank->weights ? busy - rank->weights : 0;
-	uint64_t inputs = pp_plus(pp_plus(low->head, without), pp_plus(low->tail, b->stage[0].weight));
-	return whole > inputs ? whole : inputs;
+	struct found best = {0};
+	struct candidate *candidates = PP_NEW_ARRAY(state->arena, struct candidate, state->ranks);
+	uint32_t count = 0;
+	for (uint32_t r = 0; r < state->ranks; r++) {
+		if (state->rank[r].count == 0)
+			continue;
+		candidates[count] = (struct candidate){r, state->stage[0].rank == r, work_of(state, r)};
+		improve(&best, (struct found){.value = candidates[count].work, .rank = r, .target = r});
+		improve(&best, (struct found){.value = pp_bound_area(state, r), .rank = r, .target = r, .area = true});
+		count++;
+	}
+	qsort(candidates, count, sizeof *candidates, by_promise);
+	uint64_t actions = (uint64_t)state->stages * state->window * PP_BOUND_KINDS, left = SPAN_ACTIONS;
+	for (uint32_t i = 0; i < count && (i == 0 || left >= actions); i++) {
+		bound_span(state, candidates[i].rank, &best);
+		left = left > actions ? left - actions : 0;
+	}
+	return best;
 }
 
-static uint64_t stage_limit(const struct bounds *b, uint32_t s)
+/* ---- for people ------------------------------------------------------------------------------ */
+
+static const char *name_term(struct pp_arena *arena, struct found found, bool span, bool memory)
 {
-	const struct stage_bound *stage = &b->stage[s];
-	uint64_t work =
-	    pp_times(b->program->microbatches, pp_plus(pp_plus(stage->forward, stage->recompute), stage->backward));
-	if (!b->backwards)
-		return pp_plus(pp_plus(stage->head, work), stage->rest);
-	return pp_plus(pp_plus(stage->head, work), pp_plus(stage->tail, b->stage[0].weight));
+	if (found.area)
+		return pp_arena_printf(arena, "rank %u's memory over time", found.rank);
+	const char *held = memory ? ", held up by memory" : "";
+	if (!span)
+		return pp_arena_printf(arena, "rank %u's work between arrival and departure%s", found.rank, held);
+	if (found.rank == found.target)
+		return pp_arena_printf(arena, "rank %u's work and its first wait%s", found.rank, held);
+	return pp_arena_printf(arena, "rank %u's work, from rank %u and back%s", found.rank, found.target, held);
 }
 
-uint64_t pp_makespan_bound(struct pp_arena *arena, const struct pp_program *program,
-                           const struct pp_named_program *named, const uint64_t *busy)
+static struct pp_order_bound without_room(struct pp_arena *arena, uint32_t rank, uint64_t needed)
 {
-	struct bounds b = {.program = program,
-	                   .stage = PP_NEW_ARRAY(arena, struct stage_bound, program->stage_count),
-	                   .rank = PP_NEW_ARRAY(arena, struct rank_bound, program->ranks)};
-	for (uint32_t r = 0; r < program->ranks; r++)
-		b.rank[r].low = PP_NULL;
-	read_streams(&b, named);
-	price_hops(&b, arena);
-	price_stages(&b);
-	uint64_t bound = 0;
-	for (uint32_t r = 0; r < program->ranks; r++) {
-		uint64_t limit = rank_limit(&b, r, busy[r]);
-		bound = limit > bound ? limit : bound;
+	const char *term = pp_arena_printf(arena, "no order fits: rank %u needs %llu bytes for one microbatch", rank,
+	                                   (unsigned long long)needed);
+	return (struct pp_order_bound){UINT64_MAX, UINT64_MAX, term, term};
+}
+
+struct pp_order_bound pp_order_bound_of(struct pp_arena *arena, const struct pp_order_problem *problem,
+                                        enum pp_bound_mode mode)
+{
+	if (problem->stages == 0 || problem->microbatches == 0)
+		return (struct pp_order_bound){.makespan_term = "nothing to do", .span_term = "nothing to do"};
+	struct pp_arena *scratch = pp_arena_scratch(arena);
+	struct pp_bound_state state = pp_bound_begin(scratch, problem, mode, false);
+	struct pp_order_bound bound;
+	uint32_t narrow;
+	uint64_t needed;
+	if (pp_bound_before(&state, problem, &narrow, &needed)) {
+		struct found makespan = bound_makespan(&state), span = bound_spans(&state), free_makespan = {.value = 0},
+		             free_span = {.value = 0};
+		if (state.cramped) {
+			struct pp_bound_state roomy = pp_bound_begin(scratch, problem, mode, true);
+			pp_bound_before(&roomy, problem, &narrow, &needed);
+			free_makespan = bound_makespan(&roomy);
+			free_span = bound_spans(&roomy);
+		}
+		bool memory[2] = {state.cramped && makespan.value > free_makespan.value,
+		                  state.cramped && span.value > free_span.value};
+		bound = (struct pp_order_bound){.makespan = (uint64_t)makespan.value,
+		                                .span = (uint64_t)span.value,
+		                                .makespan_term = name_term(arena, makespan, false, memory[0]),
+		                                .span_term = name_term(arena, span, true, memory[1])};
+	} else {
+		bound = without_room(arena, narrow, needed);
 	}
-	for (uint32_t s = 0; s < program->stage_count; s++) {
-		uint64_t limit = stage_limit(&b, s);
-		bound = limit > bound ? limit : bound;
-	}
+	pp_arena_destroy(scratch);
 	return bound;
+}
+
+struct pp_order_bound pp_order_bound(struct pp_arena *arena, const struct pp_order_problem *problem, bool fused)
+{
+	return pp_order_bound_of(arena, problem, fused ? PP_BOUND_FUSED : PP_BOUND_SPLIT);
 }

@@ -62,11 +62,19 @@ bool pp_order_run(struct pp_arena *arena, const struct pp_order_problem *problem
                   bool starts, struct pp_order_times *times);
 
 /* What no order of F and B (`fused`), or of F, I and W, on these ranks within this room can beat: bounds.c gives the
- * formulas. */
+ * formulas. Both UINT64_MAX: no order fits, and the terms say why. Pairs may be formed where pair_permille is below
+ * 1000.
+ */
 struct pp_order_bound {
 	uint64_t makespan, span;
 	const char *makespan_term, *span_term; /* which formula binds, for people */
 };
 struct pp_order_bound pp_order_bound(struct pp_arena *arena, const struct pp_order_problem *problem, bool fused);
+
+/* How far a value is above its bound, as a share of it: 0.1 is 10 %. */
+static inline double pp_bound_gap(uint64_t value, uint64_t bound)
+{
+	return bound && value > bound ? (double)value / (double)bound - 1 : 0;
+}
 
 #endif

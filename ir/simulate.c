@@ -388,19 +388,17 @@ static void finish(struct pp_sim_run *run)
 {
 	struct pp_sim *sim = run->sim;
 	uint32_t ranks = run->program->ranks;
-	uint64_t end = 0, most = 0, *busy = PP_NEW_ARRAY(run->scratch, uint64_t, ranks);
+	uint64_t end = 0, most = 0;
 	double total = 0;
 	for (uint32_t r = 0; r < ranks; r++) {
 		sim->makespan = pp_sim_later(sim->makespan, sim->rank[r].last);
 		end = pp_sim_later(end, run->ranks[r].clock);
-		busy[r] = sim->rank[r].busy;
-		most = pp_sim_later(most, busy[r]);
-		total += (double)busy[r];
+		most = pp_sim_later(most, sim->rank[r].busy);
+		total += (double)sim->rank[r].busy;
 	}
 	for (uint32_t r = 0; r < ranks; r++)
 		finish_rank(run, r);
 	sim->tail = end > sim->makespan ? end - sim->makespan : 0;
-	sim->bound = pp_makespan_bound(run->scratch, run->program, run->named, busy);
 	sim->work = total / (double)ranks;
 	if (sim->work <= 0)
 		return;
@@ -492,8 +490,10 @@ bool pp_simulate_with(struct pp_arena *arena, const struct pp_program *program, 
 	bool finished = true;
 	for (uint32_t r = 0; r < program->ranks; r++)
 		finished &= run.ranks[r].at == named->streams[r].count;
-	if (finished)
+	if (finished) {
 		finish(&run);
+		sim->bound = pp_program_bound(arena, program, named);
+	}
 	pp_arena_destroy(scratch);
 	return finished;
 }

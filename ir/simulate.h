@@ -10,6 +10,7 @@
 #define PP_SIMULATE_H
 
 #include "arena.h"
+#include "order.h"
 #include "program.h"
 #include "progress.h"
 
@@ -44,19 +45,19 @@ struct pp_sim_rank {
 };
 
 struct pp_sim {
-	uint64_t makespan;          /* 0 to the end of the last F/B/I/W */
-	uint64_t tail;              /* the step tail after it (reductions, norm, update) */
-	uint64_t longest_span;      /* longest (last - first) of a rank */
-	uint64_t bound;             /* lower bound on the makespan for these computes, placement and links: bounds.c */
-	double work;                /* mean busy over ranks, ns */
-	double bubble;              /* 1 - work / makespan */
-	double overhead;            /* makespan / work - 1 */
-	double span_bubble;         /* 1 - work / longest_span */
-	double imbalance;           /* largest busy / mean busy - 1 */
-	struct pp_sim_rank *rank;   /* [ranks] */
-	struct pp_interval **instr; /* [ranks][stream count], NULL unless asked: start and end of an instruction. Posts:
-	                               when their transfer or collective begins and is over. Waits: from when the rank comes
-	                               to them until it goes on */
+	uint64_t makespan;           /* 0 to the end of the last F/B/I/W */
+	uint64_t tail;               /* the step tail after it (reductions, norm, update) */
+	uint64_t longest_span;       /* longest (last - first) of a rank */
+	struct pp_order_bound bound; /* on makespan and longest_span, for these computes, placement, links and memory */
+	double work;                 /* mean busy over ranks, ns */
+	double bubble;               /* 1 - work / makespan */
+	double overhead;             /* makespan / work - 1 */
+	double span_bubble;          /* 1 - work / longest_span */
+	double imbalance;            /* largest busy / mean busy - 1 */
+	struct pp_sim_rank *rank;    /* [ranks] */
+	struct pp_interval **instr;  /* [ranks][stream count], NULL unless asked: start and end of an instruction. Posts:
+	                                when their transfer or collective begins and is over. Waits: from when the rank comes
+	                                to them until it goes on */
 };
 
 /* Run `named` of a verified program under a queue layout. `intervals`: also fill in sim->instr. Returns false if it
@@ -84,9 +85,9 @@ uint64_t pp_ring_steps(enum pp_collective kind, uint64_t members);
 /* Bytes that an instruction of the step tail moves: reads and writes of its slots, or of its shard of them. */
 uint64_t pp_tail_traffic(const struct pp_program *program, uint32_t rank, const struct pp_instr *instr);
 
-/* No order of the computes of `named` on their ranks ends before this: bounds.c. `busy`: compute time of each rank;
- * scratch memory comes from `arena`. */
-uint64_t pp_makespan_bound(struct pp_arena *arena, const struct pp_program *program,
-                           const struct pp_named_program *named, const uint64_t *busy);
+/* What no order of the computes of `named`, on their ranks and within the room that its plan leaves, can beat:
+ * bounds.c. Programs without pairs are held to orders without pairs. */
+struct pp_order_bound pp_program_bound(struct pp_arena *arena, const struct pp_program *program,
+                                       const struct pp_named_program *named);
 
 #endif

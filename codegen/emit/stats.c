@@ -87,8 +87,12 @@ static void print_step(const struct pp_dump *dump)
 	fprintf(dump->out, " %s: %s %s = makespan + tail %s %s (%s); imbalance %s\n", forward ? "batch" : "step",
 	        pp_dump_time(dump, sim->makespan + sim->tail), unit, pp_dump_time(dump, sim->tail), unit,
 	        forward ? "sum of losses" : "reductions, norm, update", percent(dump, sim->imbalance));
-	fprintf(dump->out, " lower bound: %s %s, gap %s\n", pp_dump_time(dump, sim->bound), unit,
-	        percent(dump, sim->bound ? share(sim->makespan, sim->bound) - 1 : 0));
+	const struct pp_order_bound *bound = &sim->bound;
+	fprintf(dump->out, " lower bound: %s %s, gap %s (%s)\n", pp_dump_time(dump, bound->makespan), unit,
+	        percent(dump, pp_bound_gap(sim->makespan, bound->makespan)), bound->makespan_term);
+	fprintf(dump->out, " longest rank span: %s %s, lower bound %s %s, gap %s (%s)\n",
+	        pp_dump_time(dump, sim->longest_span), unit, pp_dump_time(dump, bound->span), unit,
+	        percent(dump, pp_bound_gap(sim->longest_span, bound->span)), bound->span_term);
 }
 
 static uint32_t heaviest_rank(const struct pp_dump *dump)
@@ -360,7 +364,12 @@ void pp_emit_stats_json(const struct pp_dump *dump)
 	pp_json_uint(&json, "makespan", sim->makespan);
 	pp_json_uint(&json, "tail", sim->tail);
 	pp_json_uint(&json, "longest_span", sim->longest_span);
-	pp_json_uint(&json, "lower_bound", sim->bound);
+	pp_json_uint(&json, "lower_bound", sim->bound.makespan);
+	pp_json_number(&json, "gap", pp_bound_gap(sim->makespan, sim->bound.makespan));
+	pp_json_string(&json, "lower_bound_term", sim->bound.makespan_term);
+	pp_json_uint(&json, "span_lower_bound", sim->bound.span);
+	pp_json_number(&json, "span_gap", pp_bound_gap(sim->longest_span, sim->bound.span));
+	pp_json_string(&json, "span_lower_bound_term", sim->bound.span_term);
 	pp_json_number(&json, "work", sim->work);
 	pp_json_number(&json, "bubble", sim->bubble);
 	pp_json_number(&json, "overhead", sim->overhead);

@@ -17,7 +17,7 @@ run stats 0 "$BIN/pipedump" "$work/m.ppx" --view=stats
 run map 0 "$BIN/pipedump" "$work/m.ppx" --view=map
 run json 0 "$BIN/pipedump" "$work/m.ppx" --format=json
 run train 0 "$BIN/piperun" "$work/m.ppx" --steps=2
-says summary "$work/build.err" 'bubble 32.3 % of the makespan; peak 2.9 MiB (rank 0)'
+says summary "$work/build.err" 'bubble 32.3 % of the makespan, 0.0 % above the lower bound; peak 2.9 MiB (rank 0)'
 says stats "$work/stats.out" 'bubble 32.3 % of makespan'
 says stats "$work/stats.out" 'memory: rank 0 needs most, 2.9 MiB live'
 says stats "$work/stats.out" ' step: 6719.688 us = makespan'

@@ -21,7 +21,7 @@ static void must_finish(struct pp_arena *arena, const struct pp_program *program
 			if (!(layouts >> layout & 1))
 				continue;
 			if (!pp_simulate(arena, program, &program->programs[i], (enum pp_layout)layout, true, &sim) ||
-			    sim.bound > sim.makespan)
+			    sim.bound.makespan > sim.makespan)
 				abort();
 		}
 }

@@ -16,7 +16,7 @@ static struct pp_sim simulate(struct pp_arena *arena, const struct pp_program *p
 		assert_true(sim.rank[r].idle[PP_IDLE_WARMUP] >= sim.rank[r].first);
 		assert_true(sim.rank[r].idle[PP_IDLE_COOLDOWN] >= sim.makespan - sim.rank[r].last);
 	}
-	assert_true(sim.bound <= sim.makespan);
+	assert_true(sim.bound.makespan <= sim.makespan);
 	return sim;
 }
 
@@ -33,9 +33,9 @@ static void closed_forms(void **state)
 			struct pp_sim gpipe =
 			    simulate(arena, build_program(arena, build_gpipe(arena, p, m), &options), PP_LAYOUT_CHANNEL);
 			assert_int_equal(one.makespan, 300 * (m + p - 1));
-			assert_int_equal(one.bound, one.makespan);
+			assert_int_equal(one.bound.makespan, one.makespan);
 			assert_int_equal(gpipe.makespan, 300 * (m + p - 1));
-			assert_int_equal(gpipe.bound, gpipe.makespan);
+			assert_int_equal(gpipe.bound.makespan, gpipe.makespan);
 			for (uint32_t r = 0; r < p; r++) {
 				assert_int_equal(one.rank[r].peak_stashes, m < p - r ? m : p - r);
 				assert_int_equal(gpipe.rank[r].peak_stashes, m);

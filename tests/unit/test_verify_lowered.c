@@ -30,7 +30,7 @@ static void random_programs(void **state)
 		for (int layout = 0; layout < PP_LAYOUT_COUNT; layout++) {
 			struct pp_sim sim;
 			assert_true(pp_simulate(w.arena, &w.program, &w.program.programs[0], (enum pp_layout)layout, false, &sim));
-			assert_true(sim.bound <= sim.makespan);
+			assert_true(sim.bound.makespan <= sim.makespan);
 			for (uint32_t r = 0; r < w.program.ranks; r++)
 				assert_true(sim.rank[r].peak_bytes <= w.program.rank[r].arena_bytes);
 		}

@@ -1,0 +1,103 @@
+/* What the parts of the lower bounds share. Everything here is a relaxation: times rounded down, memory up.
+ *
+ * Microbatches are alike, so in any order the k-th F (I, W) of a stage to start may be called that of microbatch k:
+ * sorting the start times of every stage and kind keeps all constraints (if x_j >= y_j + c for all j, the same holds
+ * for the sorted values; memory counts stashes, not names). A *track* is the sequence of one kind on one stage. A fused
+ * B is an I followed by a W that takes nothing. */
+#ifndef PP_BOUNDS_STATE_H
+#define PP_BOUNDS_STATE_H
+
+#include "order.h"
+
+enum pp_bound_mode {
+	PP_BOUND_FORWARD, /* F alone */
+	PP_BOUND_FUSED,   /* F and B */
+	PP_BOUND_SPLIT,   /* F, I and W */
+	PP_BOUND_MIXED,   /* F, and for each microbatch B or I and W */
+};
+
+enum pp_bound_kind { PP_BOUND_F, PP_BOUND_I, PP_BOUND_W, PP_BOUND_KINDS };
+
+/* A time that is not known: the action may be as early as it likes, or ends nothing that counts. */
+#define PP_BOUND_NONE (INT64_MIN / 4)
+
+static inline bool pp_bound_known(int64_t time)
+{
+	return time > PP_BOUND_NONE / 2;
+}
+
+struct pp_bound_stage {
+	uint32_t rank, place; /* the place-th stage of its rank */
+	int64_t ticks[PP_BOUND_KINDS];
+	int64_t recompute, forward_hop, backward_hop;
+	uint64_t held, early, more;
+};
+
+struct pp_bound_rank {
+	uint32_t *stages; /* ascending */
+	uint32_t count;
+	uint64_t room; /* what stashes may take: PP_ROOM_UNLIMITED, or see pp_bound_before */
+	bool related;  /* `lag` is there: not too many stages */
+	/* [3 count][3 count]: microbatch k of the second track comes after microbatch k + lag of the first, both ends
+	 * included; PP_BOUND_NEVER: nothing is known. Tracks of a rank are numbered 3 place + kind. */
+	int32_t *lag;
+};
+
+#define PP_BOUND_NEVER INT32_MIN
+
+struct pp_bound_state {
+	struct pp_arena *arena;
+	uint32_t ranks, stages, microbatches;
+	struct pp_bound_stage *stage;
+	struct pp_bound_rank *rank;
+	uint32_t window; /* microbatches looked at from either end: the others are as early and late as the last of them */
+	bool cramped;    /* some rank has a limit that could matter */
+};
+
+/* Earliest times (or, from the end, latest ones): [3 stages * window], track by track. For the heads, `begin` is the
+ * earliest start and `end` the earliest end of an action, counted from the start of the pass. For the tails, `begin`
+ * is the least time from the end of an action to the end of the order, and `end` that from its start. In tails,
+ * microbatches are numbered from the last. */
+struct pp_bound_times {
+	int64_t *begin, *end;
+};
+
+static inline size_t pp_bound_at(const struct pp_bound_state *state, uint32_t stage, enum pp_bound_kind kind,
+                                 uint32_t microbatch)
+{
+	return ((size_t)stage * PP_BOUND_KINDS + kind) * state->window + microbatch;
+}
+
+/* Ticks that an action takes its rank for. */
+static inline int64_t pp_bound_length(const struct pp_bound_stage *stage, enum pp_bound_kind kind)
+{
+	return stage->ticks[kind] + (kind == PP_BOUND_I ? stage->recompute : 0);
+}
+
+/* The problem in this form; `roomy`: without its rooms. */
+struct pp_bound_state pp_bound_begin(struct pp_arena *arena, const struct pp_order_problem *problem,
+                                     enum pp_bound_mode mode, bool roomy);
+
+/* Which actions of a rank come before which others, by data flow and by memory. False: the room of `*narrow` is too
+ * small for one microbatch, which takes `*needed`. */
+bool pp_bound_before(struct pp_bound_state *state, const struct pp_order_problem *problem, uint32_t *narrow,
+                     uint64_t *needed);
+
+/* Times from the first F of stage `origin` on: earlier stages may be as early as they like. */
+struct pp_bound_times pp_bound_heads(const struct pp_bound_state *state, struct pp_arena *arena, uint32_t origin);
+
+/* Times to the last end on rank `target`, or of all ranks: UINT32_MAX. */
+struct pp_bound_times pp_bound_tails(const struct pp_bound_state *state, struct pp_arena *arena, uint32_t target);
+
+/* Largest lower bound that one rank gives: its actions one after another, each between its head and its tail. */
+int64_t pp_bound_machine(const struct pp_bound_state *state, struct pp_arena *arena, uint32_t rank,
+                         const struct pp_bound_times *heads, const struct pp_bound_times *tails);
+
+/* What the room of a rank over time gives for the span of that rank. */
+int64_t pp_bound_area(const struct pp_bound_state *state, uint32_t rank);
+
+/* Both bounds for an order of that kind of actions. */
+struct pp_order_bound pp_order_bound_of(struct pp_arena *arena, const struct pp_order_problem *problem,
+                                        enum pp_bound_mode mode);
+
+#endif
