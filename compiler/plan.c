@@ -201,7 +201,7 @@ static void take_figures(const struct planning *planning, const struct pp_unit *
 	row->makespan = sim->makespan;
 	row->tail = sim->tail;
 	row->span = sim->longest_span;
-	row->bound = sim->bound;
+	row->bound = sim->bound.makespan;
 	row->bubble = sim->bubble;
 	row->span_bubble = sim->span_bubble;
 	row->peak_rank = fullest_rank(program);

@@ -370,7 +370,7 @@ static const char *title_of(const struct pp_dump *dump)
 static const char *about(const struct pp_dump *dump)
 {
 	const struct pp_sim *sim = dump->sim;
-	double gap = sim->bound ? 100 * ((double)sim->makespan / (double)sim->bound - 1) : 0;
+	double gap = 100 * pp_bound_gap(sim->makespan, sim->bound.makespan);
 	const char *text =
 	    pp_arena_printf(dump->arena, "time in %s; makespan %s, %.1f %% of it idle, %.1f %% above the bound",
 	                    dump->unit.name, pp_dump_time(dump, sim->makespan), 100 * sim->bubble, gap);
