@@ -88,9 +88,10 @@ static const struct pp_option table[] = {
      .help = "predict for data that moves as with this transport; none: on its own; auto: that of --diff, else none"},
     {.name = "diff",
      .kind = PP_OPTION_TEXT,
-     .argument = "RUN.json",
+     .argument = "OTHER",
      .offset = offsetof(struct arguments, diff),
-     .help = "predicted against measured: RUN is what piperun --trace or --profile wrote"},
+     .help = "beside another program (.ppx, .pps), or predicted against measured: what piperun --trace or --profile "
+             "wrote"},
     {.name = "color",
      .kind = PP_OPTION_CHOICE,
      .argument = "auto|always|never",
@@ -113,6 +114,7 @@ static const char examples[] = "usage: pipedump [options] PROGRAM          PROGR
                                "  pipedump demo.ppx --view=memory --unit=bytes     live bytes over time\n"
                                "  pipedump demo.ppx --format=json | jq .bubble\n"
                                "  pipedump demo.ppx --diff=run.json                predicted against measured\n"
+                               "  pipedump demo.ppx --diff=other.ppx               two schedules side by side\n"
                                "  pipedump demo.ppx --format=trace -o demo.json    for chrome://tracing or Perfetto\n"
                                "  pipedump demo.ppx --format=svg -o demo.svg       the Gantt chart as a picture\n"
                                "\n"
@@ -347,6 +349,57 @@ static bool wants_times(const struct arguments *arguments)
 	return arguments->format != FORMAT_PPS && (arguments->view == VIEW_DEFAULT || views[arguments->view].wants_times);
 }
 
+/* ---- two programs ---------------------------------------------------------------------------- */
+
+/* What the file of --diff is, by its content. */
+static bool is_program(struct pp_arena *arena, const char *path, bool *program, struct pp_status *status)
+{
+	char *text;
+	size_t length;
+	if (strcmp(path, "-") == 0)
+		return pp_fail(status, PP_EXIT_USAGE, "--diff wants a file; standard input can be the program before it");
+	if (!pp_file_read(arena, path, &text, &length, status))
+		return false;
+	*program = pp_content_of(text, length) != PP_CONTENT_OTHER;
+	return true;
+}
+
+static bool load_other(const struct pp_dump *dump, const struct arguments *arguments, struct pp_dump *other,
+                       struct pp_status *status)
+{
+	struct pp_loaded loaded;
+	if (!pp_program_load(dump->arena, arguments->diff, &loaded, status)) {
+		if (!status->text[0])
+			pp_fail(status, PP_EXIT_REJECTED, "%s can't be read; `pipec verify %s` says why", arguments->diff,
+			        arguments->diff);
+		return false;
+	}
+	*other = *dump;
+	other->file = arguments->diff;
+	other->program = loaded.program;
+	if (!choose_program(other, dump->named->name, status))
+		return false;
+	number_chunks(other);
+	if (!predict(other, loaded.program, loaded.diag))
+		return pp_fail(status, PP_EXIT_REJECTED, "%s is not proven, so it has no times; `pipec verify %s` says why",
+		               arguments->diff, arguments->diff);
+	return true;
+}
+
+static bool show_both(struct pp_dump *dump, struct pp_program *program, const struct arguments *arguments,
+                      struct pp_diag *diag, struct pp_status *status)
+{
+	struct pp_dump other;
+	number_chunks(dump);
+	if (!predict(dump, program, diag))
+		return pp_fail(status, PP_EXIT_REJECTED, "%s is not proven, so it has no times; `pipec verify %s` says why",
+		               dump->file, dump->file);
+	if (!load_other(dump, arguments, &other, status))
+		return false;
+	pp_emit_diff_programs(dump, &other, arguments->format == FORMAT_JSON);
+	return true;
+}
+
 /* ---- main ------------------------------------------------------------------------------------ */
 
 static bool show(struct pp_dump *dump, struct pp_program *program, const struct arguments *arguments,
@@ -358,6 +411,13 @@ static bool show(struct pp_dump *dump, struct pp_program *program, const struct 
 	struct pp_measured_file measured = {0};
 	if (arguments->format == FORMAT_SVG && arguments->view != VIEW_DEFAULT && arguments->view != VIEW_GANTT)
 		return pp_fail(status, PP_EXIT_USAGE, "--format=svg draws the Gantt chart; the other views have no picture");
+	bool other = false;
+	if (arguments->diff && arguments->format != FORMAT_TEXT && arguments->format != FORMAT_JSON)
+		return pp_fail(status, PP_EXIT_USAGE, "--diff is text or JSON");
+	if (arguments->diff && !is_program(dump->arena, arguments->diff, &other, status))
+		return false;
+	if (other)
+		return show_both(dump, program, arguments, diag, status);
 	if (arguments->diff && !pp_measured_file_read(dump->arena, arguments->diff, &measured, status))
 		return false;
 	if (arguments->transport == 0 && pp_progress_find(measured.head.transport))

@@ -67,6 +67,10 @@ bool pp_measured_file_read(struct pp_arena *arena, const char *path, struct pp_m
 /* Predicted against measured: a file of a run of this program. */
 bool pp_emit_diff(const struct pp_dump *dump, const struct pp_measured_file *file, bool json, struct pp_status *status);
 
+/* Two programs side by side: figures, idle time by cause, memory, where the orders of their ranks part. Written to
+ * the stream of the first. JSON has "schema": "pipec.compare/1". */
+void pp_emit_diff_programs(const struct pp_dump *first, const struct pp_dump *second, bool json);
+
 /* ---- helpers of the emitters (text.c) -------------------------------------------------------- */
 
 const char *pp_dump_time(const struct pp_dump *dump, uint64_t ns); /* in dump->unit, without its name */
