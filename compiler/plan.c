@@ -7,7 +7,6 @@
 #include "policy.h"
 
 #include "ir/capped.h"
-#include "ir/figures.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -194,7 +193,7 @@ static bool choose_cap(struct planning *planning, const char *text, struct pp_pl
 }
 
 /* What the compilation says. */
-static void take_figures(const struct planning *planning, const struct pp_unit *unit, struct pp_plan_row *row)
+static void take_figures(const struct pp_unit *unit, struct pp_plan_row *row)
 {
 	const struct pp_program *program = unit->program;
 	const struct pp_sim *sim = &unit->sim;
@@ -202,6 +201,7 @@ static void take_figures(const struct planning *planning, const struct pp_unit *
 	row->tail = sim->tail;
 	row->span = sim->longest_span;
 	row->bound = sim->bound.makespan;
+	row->span_bound = sim->bound.span;
 	row->bubble = sim->bubble;
 	row->span_bubble = sim->span_bubble;
 	row->peak_rank = fullest_rank(program);
@@ -212,11 +212,6 @@ static void take_figures(const struct planning *planning, const struct pp_unit *
 	}
 	row->samples = pp_times(pp_times(program->train.microbatch ? program->train.microbatch : 1, program->microbatches),
 	                        program->dp ? program->dp : 1);
-	if (row->cap && row->peak > row->cap) {
-		row->refused = true;
-		row->reason = pp_arena_printf(planning->arena, "rank %u needs %" PRIu64 " bytes, %s more than `memory` allows",
-		                              row->peak_rank, row->peak, pp_show_bytes(planning->arena, row->peak - row->cap));
-	}
 }
 
 static void try_row(struct planning *planning, struct pp_plan_row *row)
@@ -250,7 +245,7 @@ static void try_row(struct planning *planning, struct pp_plan_row *row)
 	if (row->refused)
 		take_reason(planning->arena, job.unit.diag, &row->code, &row->reason, &row->help);
 	else
-		take_figures(planning, &job.unit, row);
+		take_figures(&job.unit, row);
 	job_close(&job);
 }
 

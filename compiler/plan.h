@@ -62,7 +62,7 @@ struct pp_plan_row {
 	const char *code, *reason, *help; /* of the first error; code and help may be "" */
 
 	bool front; /* none is faster with no more memory, nor smaller and no slower */
-	uint64_t makespan, tail, span, bound;
+	uint64_t makespan, tail, span, bound, span_bound;
 	double bubble, span_bubble;
 	uint64_t peak, messages, samples; /* bytes of the fullest rank; messages and samples per step */
 	uint32_t peak_rank, in_flight;    /* forwards that wait for their backward, most on one rank */

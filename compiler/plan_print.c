@@ -3,13 +3,14 @@
 
 #include "ir/figures.h"
 #include "ir/json.h"
+#include "ir/order.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 static double gap(const struct pp_plan_row *row)
 {
-	return row->bound ? (double)row->makespan / (double)row->bound - 1 : 0;
+	return pp_bound_gap(row->makespan, row->bound);
 }
 
 /* Axes with columns of their own are those that a row does not show anyway. */
@@ -200,6 +201,8 @@ static void json_figures(struct pp_json *json, const struct pp_plan_row *row, si
 	pp_json_uint(json, "samples", row->samples);
 	pp_json_uint(json, "lower_bound", row->bound);
 	pp_json_number(json, "gap", gap(row));
+	pp_json_uint(json, "span_lower_bound", row->span_bound);
+	pp_json_number(json, "span_gap", pp_bound_gap(row->span, row->span_bound));
 }
 
 static void json_row(struct pp_arena *arena, const struct pp_plan *plan, size_t at, struct pp_json *json)
@@ -286,7 +289,7 @@ static void print_csv(const struct pp_plan *plan, FILE *out)
 		if (!shown_anyway(&plan->vary->axes[a]))
 			csv_text(plan->vary->axes[a].name, out);
 	fputs(",schedule,vpp,place,front,step_ns,makespan_ns,span_ns,bubble,span_bubble,peak_bytes,peak_rank,in_flight,"
-	      "messages,samples,bound_ns,gap,code,reason\n",
+	      "messages,samples,bound_ns,gap,span_bound_ns,span_gap,code,reason\n",
 	      out);
 	for (size_t i = 0; i < plan->count; i++) {
 		const struct pp_plan_row *row = &plan->rows[i];
@@ -299,7 +302,7 @@ static void print_csv(const struct pp_plan *plan, FILE *out)
 		csv_uint(row->vpp, out);
 		csv_text(row->place, out);
 		if (row->refused) {
-			fputs(",,,,,,,,,,,,,", out);
+			fputs(",,,,,,,,,,,,,,,", out);
 		} else {
 			csv_uint(row->front, out);
 			csv_uint(row->makespan + row->tail, out);
@@ -313,6 +316,8 @@ static void print_csv(const struct pp_plan *plan, FILE *out)
 			csv_uint(row->samples, out);
 			csv_uint(row->bound, out);
 			fprintf(out, ",%.6f", gap(row));
+			csv_uint(row->span_bound, out);
+			fprintf(out, ",%.6f", pp_bound_gap(row->span, row->span_bound));
 		}
 		csv_text(row->code, out);
 		csv_text(row->reason, out);

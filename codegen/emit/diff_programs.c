@@ -25,7 +25,7 @@ struct figure {
 	double a, b;
 };
 
-enum { FIGURES = 13 };
+enum { FIGURES = 15 };
 
 static uint64_t messages(const struct pp_dump *dump)
 {
@@ -53,7 +53,12 @@ static uint32_t most_stashes(const struct pp_dump *dump)
 
 static double gap(const struct pp_sim *sim)
 {
-	return sim->bound ? (double)sim->makespan / (double)sim->bound - 1 : 0;
+	return pp_bound_gap(sim->makespan, sim->bound.makespan);
+}
+
+static double span_gap(const struct pp_sim *sim)
+{
+	return pp_bound_gap(sim->longest_span, sim->bound.span);
 }
 
 static void take_figures(const struct sides *sides, struct figure *figures)
@@ -68,8 +73,10 @@ static void take_figures(const struct sides *sides, struct figure *figures)
 	    {"bubble of the makespan", "bubble", SHARE, a->bubble, b->bubble},
 	    {"bubble of the longest span", "span_bubble", SHARE, a->span_bubble, b->span_bubble},
 	    {"imbalance", "imbalance", SHARE, a->imbalance, b->imbalance},
-	    {"lower bound", "lower_bound", TIME, (double)a->bound, (double)b->bound},
-	    {"gap to the bound", "gap", SHARE, gap(a), gap(b)},
+	    {"lower bound of the makespan", "lower_bound", TIME, (double)a->bound.makespan, (double)b->bound.makespan},
+	    {"gap to it", "gap", SHARE, gap(a), gap(b)},
+	    {"lower bound of the span", "span_lower_bound", TIME, (double)a->bound.span, (double)b->bound.span},
+	    {"gap to it", "span_gap", SHARE, span_gap(a), span_gap(b)},
 	    {"memory of the fullest rank", "peak_bytes", BYTES, (double)most_bytes(sides->a), (double)most_bytes(sides->b)},
 	    {"most in flight", "in_flight", COUNT, most_stashes(sides->a), most_stashes(sides->b)},
 	    {"messages", "messages", COUNT, (double)messages(sides->a), (double)messages(sides->b)},
