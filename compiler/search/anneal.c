@@ -6,6 +6,8 @@
  * the ranks, which tells plateaus apart. */
 #include "anneal.h"
 
+#include "random.h"
+
 #include <string.h>
 
 struct state {
@@ -25,29 +27,6 @@ struct move {
 	uint32_t from, to; /* the action at `from` goes to position `to`, those between make room */
 };
 
-static uint64_t next_random(struct state *s)
-{
-	s->random ^= s->random << 13;
-	s->random ^= s->random >> 7;
-	s->random ^= s->random << 17;
-	return s->random;
-}
-
-static uint32_t below(struct state *s, uint32_t bound)
-{
-	return (uint32_t)((next_random(s) >> 32) * bound >> 32);
-}
-
-/* -ln of a uniform number from 0 to 1, with log2(1 + f) taken for f: of basic operations alone, so that every machine
- * walks the same way. */
-static double next_exponential(struct state *s)
-{
-	uint64_t random = next_random(s) | 1;
-	int zeros = __builtin_clzll(random);
-	double rest = (double)(random << zeros << 1 >> 11) * 0x1p-53;
-	return 0.6931471805599453 * (zeros + 1 - rest);
-}
-
 /* ---- critical path --------------------------------------------------------------------------- */
 
 static uint32_t last_position(struct state *s)
@@ -56,7 +35,7 @@ static uint32_t last_position(struct state *s)
 	uint32_t found = 0, ties = 0;
 	for (uint32_t r = 0; r < packed->ranks; r++) {
 		uint64_t value = s->now->rank_end[r] - (packed->span ? s->now->rank_start[r] : 0);
-		if (value == s->now->value && below(s, ++ties) == 0)
+		if (value == s->now->value && pp_random_below(&s->random, ++ties) == 0)
 			found = packed->first[r + 1] - 1;
 	}
 	return found;
@@ -96,7 +75,7 @@ static void trace_path(struct state *s)
 		bool by_rank = !first && before == begin, by_input = input != UINT32_MAX && there == begin;
 		if (by_rank)
 			s->critical[s->critical_count++] = at;
-		if (by_rank && by_input && below(s, 2))
+		if (by_rank && by_input && pp_random_below(&s->random, 2))
 			by_rank = false;
 		if (by_rank)
 			at--;
@@ -172,13 +151,13 @@ static void settle(struct state *s, uint32_t begin, uint32_t limit)
 
 static struct move propose(struct state *s)
 {
-	uint32_t at = s->critical[below(s, s->critical_count)];
+	uint32_t at = s->critical[pp_random_below(&s->random, s->critical_count)];
 	const struct pp_packed *packed = s->packed;
 	uint32_t rank = packed->stage[pp_id_stage(packed, s->order[at])].rank;
 	uint32_t first = packed->first[rank], limit = packed->first[rank + 1], reach = 1;
-	while (reach < 64 && below(s, 3) != 0)
+	while (reach < 64 && pp_random_below(&s->random, 3) != 0)
 		reach += 1 + reach / 4;
-	if (below(s, 2)) { /* it goes ahead */
+	if (pp_random_below(&s->random, 2)) { /* it goes ahead */
 		uint32_t most = at - first;
 		return (struct move){at, at - (reach < most ? reach : most)};
 	}
@@ -202,7 +181,7 @@ static void begin(struct pp_arena *scratch, struct state *s)
 	s->position = PP_NEW_ARRAY(scratch, uint32_t, packed->ids);
 	s->now = pp_packed_times_make(scratch, packed);
 	s->trial = pp_packed_times_make(scratch, packed);
-	s->random = s->options->seed * UINT64_C(0x9e3779b97f4a7c15) + UINT64_C(0x2545f4914f6cdd1d);
+	s->random = pp_random_seed(s->options->seed);
 	memcpy(s->best, s->order, packed->actions * sizeof *s->order);
 	for (uint32_t r = 0; r < packed->ranks; r++)
 		if (packed->first[r + 1] > packed->first[r])
@@ -228,7 +207,7 @@ uint64_t pp_anneal(struct pp_arena *scratch, const struct pp_packed *packed, con
 		shift(order, move.from, move.to);
 		bool ok = fits(&s, &move) && pp_packed_run(packed, order, s.trial);
 		double after = ok ? cost_of(packed, s.trial) : 0;
-		if (ok && after > cost && after - cost > heat * next_exponential(&s))
+		if (ok && after > cost && after - cost > heat * pp_random_exponential(&s.random))
 			ok = false;
 		if (!ok) {
 			shift(order, move.to, move.from);

@@ -32,6 +32,7 @@ struct greedy {
 	uint64_t *ready; /* [ranks]: earliest time at which the rank may start something */
 	int64_t *later;  /* [stages]: bytes of later chunks of the same rank */
 	uint32_t *order;
+	uint64_t wait;
 	uint8_t backward;
 };
 
@@ -81,9 +82,10 @@ static uint64_t backward_there(const struct greedy *g, uint32_t s)
 static bool forward_fits(const struct greedy *g, uint32_t r, uint32_t s)
 {
 	const struct rank_state *rank = &g->rank[r];
-	if (g->rule->most && rank->in_flight >= g->rule->most[r])
+	if (g->rule->most && g->stage[s].next[PP_F] - g->stage[s].next[PP_I] >= g->rule->most[s])
 		return false;
-	return rank->held + g->packed->stage[s].take[PP_F] + g->later[s] + rank->margin <= g->packed->room[r];
+	int64_t later = g->rule->bold ? 0 : g->later[s];
+	return rank->held + g->packed->stage[s].take[PP_F] + later + rank->margin <= g->packed->room[r];
 }
 
 /* ---- choosing -------------------------------------------------------------------------------- */
@@ -186,9 +188,12 @@ static struct choice choose(const struct greedy *g, uint32_t r)
 	const struct choice *f = &offers.forward, *b = &offers.backward, *w = &offers.weight;
 	if (w->found && g->rule->lag && rank->pending > g->rule->lag[r])
 		return *w;
-	struct choice main = *f;
-	if (b->found && (!f->found || b->at < f->at || (b->at == f->at && !forward_first(g, r, &offers))))
-		main = *b;
+	struct choice main = b->found ? *b : *f;
+	if (f->found && b->found) {
+		bool forward = forward_first(g, r, &offers);
+		const struct choice *first = forward ? f : b, *other = forward ? b : f;
+		main = first->at <= other->at + g->wait ? *first : *other;
+	}
 	if (!w->found)
 		return main;
 	if (!main.found)
@@ -252,6 +257,9 @@ static void begin(struct pp_arena *scratch, struct greedy *g)
 	g->ready = PP_NEW_ARRAY(scratch, uint64_t, packed->ranks);
 	g->later = PP_NEW_ARRAY(scratch, int64_t, packed->stages);
 	g->backward = packed->fused ? PP_B : PP_I;
+	for (uint32_t s = 0; s < packed->stages; s++)
+		g->wait += packed->stage[s].ticks[PP_F];
+	g->wait = g->wait / packed->stages * g->rule->wait / 8;
 	memset(g->end, 0xff, packed->ids * sizeof *g->end);
 	for (uint32_t r = 0; r < packed->ranks; r++) {
 		int64_t sum = 0;

@@ -1,175 +1,228 @@
-/* The search: constructions compete, the best are improved. */
+/* The search: constructions compete, then the best ones are improved.
+ *
+ * A problem of many microbatches is first solved for a few times as many as there are ranks; the rules and patterns
+ * that did best there repeat, so they are rolled out over all microbatches at a cost linear in their number. */
 #include "search.h"
 
 #include "anneal.h"
-#include "greedy.h"
-#include "ir/capped.h"
-#include "packed.h"
+#include "contest.h"
+#include "patterns.h"
+#include "starts.h"
+#include "tune.h"
 
+#include <assert.h>
 #include <string.h>
+#include <time.h>
 
-enum { MOST_STARTS = 6 };
-
-struct entry {
-	uint32_t *order;
-	uint64_t value, total;
-	const char *name;
+enum {
+	WINDOW_ACTIONS = 12000, /* beyond, a window is solved first */
+	MOST_GROUP = 3,         /* microbatches of a pattern */
+	MOST_PATTERN_STAGES = 512,
+	ROUNDS = 8 /* of improvement */
 };
+
+/* ---- least memory ---------------------------------------------------------------------------- */
+
+/* Room that rank r needs for any order: one microbatch at a time, all its forwards there before the first backward. */
+static uint64_t least_room(const struct pp_packed *packed, uint32_t r)
+{
+	int64_t held = 0, most = 0;
+	for (uint32_t i = packed->first_stage[r]; i < packed->first_stage[r + 1]; i++) {
+		const struct pp_packed_stage *stage = &packed->stage[packed->stages_of[i]];
+		held += stage->take[PP_F];
+		int64_t here = held + stage->take[packed->fused ? PP_B : PP_I];
+		most = here > most ? here : most;
+	}
+	return (uint64_t)most;
+}
+
+/* False: a rank has less room than that; the one that lacks most is named. */
+static bool has_room(const struct pp_packed *packed, struct pp_search_report *report)
+{
+	uint64_t lacking = 0;
+	for (uint32_t r = 0; r < packed->ranks; r++) {
+		uint64_t least = least_room(packed, r), room = (uint64_t)packed->room[r];
+		if (least <= room || least - room <= lacking)
+			continue;
+		lacking = least - room;
+		report->tight_rank = r;
+		report->least_room = least;
+	}
+	return lacking == 0;
+}
+
+/* One microbatch after the other: fits wherever anything fits. */
+static void enter_serial(struct pp_contest *contest)
+{
+	const struct pp_packed *packed = contest->packed;
+	for (uint32_t r = 0; r < packed->ranks; r++) {
+		uint32_t at = packed->first[r], begin = packed->first_stage[r], limit = packed->first_stage[r + 1];
+		for (uint32_t mb = 0; mb < packed->microbatches; mb++) {
+			for (uint32_t i = begin; i < limit; i++)
+				contest->order[at++] = pp_action_id(packed, packed->stages_of[i], mb, PP_F);
+			for (uint32_t i = limit; i-- > begin;) {
+				uint32_t s = packed->stages_of[i];
+				contest->order[at++] = pp_action_id(packed, s, mb, packed->fused ? PP_B : PP_I);
+				if (!packed->fused)
+					contest->order[at++] = pp_action_id(packed, s, mb, PP_W);
+			}
+		}
+	}
+	bool fits = pp_contest_enter(contest, "one microbatch at a time");
+	assert(fits);
+	(void)fits;
+}
+
+/* ---- one form of backward -------------------------------------------------------------------- */
 
 struct search {
-	struct pp_arena *arena; /* scratch */
-	const struct pp_packed *packed;
+	const struct pp_order_problem *problem;
 	const struct pp_search_options *options;
-	struct entry best[MOST_STARTS]; /* ascending */
-	uint32_t count;
-	uint32_t *order; /* the candidate at hand */
-	struct pp_packed_times *times;
-	uint64_t bound;
+	struct pp_arena *arena;
+	uint64_t effort, deadline;
+	bool fused;
 };
 
-/* Keep the candidate at hand if it is among the best. */
-static bool consider(struct search *s, const char *name)
+static struct pp_contest *new_contest(const struct search *s, const struct pp_order_problem *problem, uint64_t *effort)
 {
-	const struct pp_packed *packed = s->packed;
-	if (!pp_packed_fits(packed, s->order) || !pp_packed_run(packed, s->order, s->times))
-		return false;
-	uint64_t value = s->times->value, total = s->times->total;
-	uint32_t at = s->count;
-	while (at > 0 &&
-	       (value < s->best[at - 1].value || (value == s->best[at - 1].value && total < s->best[at - 1].total)))
-		at--;
-	if (at > 0 && s->best[at - 1].value == value && s->best[at - 1].total == total)
-		return true; /* most likely the same again */
-	if (at == MOST_STARTS)
-		return true;
-	uint32_t *order =
-	    s->count < MOST_STARTS ? PP_NEW_ARRAY(s->arena, uint32_t, packed->actions) : s->best[MOST_STARTS - 1].order;
-	s->count += s->count < MOST_STARTS;
-	memmove(&s->best[at + 1], &s->best[at], (s->count - 1 - at) * sizeof *s->best);
-	memcpy(order, s->order, packed->actions * sizeof *order);
-	s->best[at] = (struct entry){order, value, total, name};
-	return true;
+	struct pp_packed *packed = pp_pack(s->arena, problem, s->fused, s->options->objective == PP_SEEK_SPAN);
+	if (!packed)
+		return NULL;
+	if (effort)
+		packed->effort = effort;
+	struct pp_contest *contest = pp_contest_make(s->arena, packed);
+	struct pp_order_bound bound = pp_order_bound(s->arena, problem, s->fused);
+	contest->bound = packed->span ? bound.span : bound.makespan;
+	contest->seed = s->options->seed;
+	contest->deadline = s->deadline;
+	return contest;
 }
 
-static bool done(const struct search *s)
+static void improve(struct pp_contest *contest, uint64_t effort)
 {
-	return s->count && s->best[0].value <= s->bound;
-}
-
-/* ---- constructions --------------------------------------------------------------------------- */
-
-static void try_rule(struct search *s, const struct pp_greedy_rule *rule)
-{
-	struct pp_arena *scratch = pp_arena_scratch(s->arena);
-	if (pp_greedy(scratch, s->packed, rule, s->order))
-		consider(s, "greedy");
-	pp_arena_destroy(scratch);
-}
-
-/* Limits of forwards in flight: falling along the ranks from `first` by `step` halves per rank, times the chunks. */
-static const uint32_t *falling(struct search *s, uint32_t first, uint32_t step)
-{
-	const struct pp_packed *packed = s->packed;
-	uint32_t *most = PP_NEW_ARRAY(s->arena, uint32_t, packed->ranks);
-	for (uint32_t r = 0; r < packed->ranks; r++) {
-		uint32_t less = r * step / 2;
-		most[r] = first > less ? first - less : 1;
-	}
-	return most;
-}
-
-static void try_greedy(struct search *s)
-{
-	const struct pp_packed *packed = s->packed;
-	uint32_t p = packed->ranks, chunks = (packed->stages + p - 1) / p;
-	const uint32_t *limits[] = {NULL,
-	                            falling(s, p * chunks, 2),
-	                            falling(s, p * chunks + 1, 2),
-	                            falling(s, (2 * p - 1) * chunks, 4),
-	                            falling(s, (2 * p - 1) * chunks, 2),
-	                            falling(s, (3 * p / 2) * chunks, 3)};
-	uint32_t *lag_rank = PP_NEW_ARRAY(s->arena, uint32_t, p), *lag_none = PP_NEW_ARRAY(s->arena, uint32_t, p);
-	for (uint32_t r = 0; r < p; r++)
-		lag_rank[r] = r * chunks;
-	const uint32_t *lags[] = {NULL, lag_rank, lag_none};
-	for (unsigned limit = 0; limit < sizeof limits / sizeof *limits; limit++)
-		for (unsigned lag = 0; lag < (packed->fused ? 1 : 3); lag++)
-			for (unsigned i = 0; i < PP_PREFER_COUNT * 4 * 5 && !done(s); i++) {
-				struct pp_greedy_rule rule = {.prefer = (uint8_t)(i % PP_PREFER_COUNT),
-				                              .late_chunks = i / PP_PREFER_COUNT & 1,
-				                              .late_backward = i / PP_PREFER_COUNT >> 1 & 1,
-				                              .weight_gap = (uint8_t)(i / PP_PREFER_COUNT / 4),
-				                              .most = limits[limit],
-				                              .target = limits[1],
-				                              .lag = lags[lag]};
-				if (chunks == 1 && (rule.late_chunks || rule.late_backward))
-					continue;
-				if (packed->fused && rule.weight_gap)
-					continue;
-				try_rule(s, &rule);
-			}
-}
-
-/* ---- improvement ----------------------------------------------------------------------------- */
-
-static uint64_t mean_ticks(const struct pp_packed *packed)
-{
-	uint64_t sum = 0;
-	for (uint32_t s = 0; s < packed->stages; s++)
-		sum += packed->stage[s].ticks[PP_F];
-	return sum / packed->stages + 1;
-}
-
-static void improve(struct search *s, uint64_t effort)
-{
-	uint32_t count = s->count;
-	uint64_t begun = *s->packed->effort, rounds = 8;
-	for (uint64_t round = 0; round < rounds && !done(s); round++) {
-		const struct entry *from = &s->best[round % (count < 4 ? count : 4)];
-		struct pp_arena *scratch = pp_arena_scratch(s->arena);
-		memcpy(s->order, from->order, s->packed->actions * sizeof *s->order);
+	const struct pp_packed *packed = contest->packed;
+	uint64_t begun = *packed->effort, mean = 0;
+	for (uint32_t i = 0; i < packed->stages; i++)
+		mean += packed->stage[i].ticks[PP_F] / packed->stages;
+	for (uint32_t round = 0; round < ROUNDS && !pp_contest_over(contest); round++) {
+		const struct pp_entry *from = &contest->best[round % (contest->count < 4 ? contest->count : 4)];
+		const char *name = from->name;
+		struct pp_arena *scratch = pp_arena_scratch(contest->arena);
+		memcpy(contest->order, from->order, packed->actions * sizeof *contest->order);
 		struct pp_anneal options = {
-		    .seed = s->options->seed + round,
-		    .until = begun + effort / rounds * (round + 1),
-		    .target = s->bound,
-		    .hot = 0.3 * (double)mean_ticks(s->packed),
-		    .cold = 0.01 * (double)mean_ticks(s->packed),
+		    .seed = contest->seed + round,
+		    .until = begun + effort / ROUNDS * (round + 1),
+		    .target = contest->bound,
+		    .deadline = contest->deadline,
+		    .hot = 0.3 * (double)(mean + 1),
+		    .cold = 0.01 * (double)(mean + 1),
 		};
-		pp_anneal(scratch, s->packed, &options, s->order);
+		pp_anneal(scratch, packed, &options, contest->order);
 		pp_arena_destroy(scratch);
-		consider(s, from->name);
+		pp_contest_enter(contest, name);
 	}
+}
+
+struct construction {
+	struct pp_tuned pool[PP_TUNE_POOL];
+	uint32_t pool_count;
+	struct pp_pattern pattern;
+	uint64_t pattern_value;
+};
+
+static void construct(struct pp_contest *contest, uint64_t effort, struct construction *made)
+{
+	made->pool_count = pp_tune(contest, effort, made->pool);
+	made->pattern_value = contest->count ? contest->best[0].value : UINT64_MAX;
+	for (uint32_t group = 1; group <= MOST_GROUP && contest->packed->stages <= MOST_PATTERN_STAGES; group++)
+		pp_try_patterns(contest, group, &made->pattern, &made->pattern_value);
+}
+
+/* What a window of the problem teaches. */
+static void construct_by_window(const struct search *s, struct pp_contest *contest, struct construction *made)
+{
+	struct pp_order_problem window = *s->problem;
+	uint32_t most = WINDOW_ACTIONS / 3 / window.stages, ranks = 3 * window.ranks;
+	window.microbatches = most > ranks ? most : ranks;
+	if (window.microbatches >= s->problem->microbatches)
+		window.microbatches = s->problem->microbatches;
+	struct pp_contest *small = new_contest(s, &window, contest->packed->effort);
+	construct(small, s->effort * 2 / 3, made);
+	for (uint32_t i = 0; i < made->pool_count && !pp_contest_over(contest); i++)
+		pp_tune_apply(contest, &made->pool[i].rule);
+	if (made->pattern.period && !pp_contest_over(contest))
+		pp_pattern_enter(contest, &made->pattern);
+}
+
+static struct pp_contest *solve(const struct search *s, struct pp_search_report *report)
+{
+	struct pp_contest *contest = new_contest(s, s->problem, NULL);
+	struct construction made = {0};
+	if (!contest || !has_room(contest->packed, report))
+		return NULL;
+	enter_serial(contest);
+	if (s->options->start && pp_packed_read(contest->packed, s->options->start, contest->order))
+		pp_contest_enter(contest, s->options->start_name);
+	else if (!s->options->start)
+		pp_search_starts(contest, s->problem);
+	if (contest->packed->actions > WINDOW_ACTIONS)
+		construct_by_window(s, contest, &made);
+	else
+		construct(contest, s->effort * 2 / 3, &made);
+	improve(contest, s->effort / 3);
+	return contest;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+static uint64_t default_effort(const struct pp_order_problem *problem, bool fused)
+{
+	return 30000000 + (uint64_t)problem->stages * problem->microbatches * (fused ? 2 : 3) * 300;
+}
+
+/* Whether some backward in one piece takes less time, or less memory, than in two. */
+static bool may_gain_fused(const struct pp_order_problem *problem)
+{
+	for (uint32_t i = 0; i < problem->stages; i++) {
+		const struct pp_order_stage *stage = &problem->stage[i];
+		if (stage->ticks[PP_B] < stage->ticks[PP_I] + stage->ticks[PP_W] || stage->more_fused < stage->more_split)
+			return true;
+	}
+	return false;
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
 bool pp_search(struct pp_arena *arena, const struct pp_order_problem *problem, const struct pp_search_options *options,
                struct pp_row *rows, struct pp_search_report *report)
 {
-	struct search s = {.arena = pp_arena_scratch(arena), .options = options};
-	*report = (struct pp_search_report){.stopped = "effort"};
-	s.packed = pp_pack(s.arena, problem, options->fused, options->objective == PP_SEEK_SPAN);
-	if (!s.packed) {
-		pp_arena_destroy(s.arena);
-		return false;
+	struct search s = {.problem = problem, .options = options, .arena = pp_arena_scratch(arena)};
+	bool span = options->objective == PP_SEEK_SPAN, forms[] = {false, true};
+	s.effort = options->effort ? options->effort : default_effort(problem, options->fused);
+	s.deadline = options->timeout ? now_ns() + options->timeout : 0;
+	*report = (struct pp_search_report){.stopped = "effort", .value = UINT64_MAX};
+	for (unsigned i = 0; i < 2; i++) {
+		s.fused = forms[i];
+		if (s.fused ? !options->fused && !may_gain_fused(problem) : options->fused)
+			continue;
+		struct pp_contest *contest = solve(&s, report);
+		if (!contest)
+			continue;
+		report->effort += *contest->packed->effort;
+		if (contest->best[0].value >= report->value)
+			continue;
+		report->value = contest->best[0].value;
+		report->start = contest->best[0].name;
+		report->bound = pp_order_bound(arena, problem, s.fused);
+		report->stopped = contest->best[0].value <= contest->bound ? "optimal" : contest->late ? "timeout" : "effort";
+		pp_packed_write(arena, contest->packed, contest->best[0].order, rows);
 	}
-	s.order = PP_NEW_ARRAY(s.arena, uint32_t, s.packed->actions);
-	s.times = pp_packed_times_make(s.arena, s.packed);
-	report->bound = pp_order_bound(arena, problem, options->fused);
-	s.bound = options->objective == PP_SEEK_SPAN ? report->bound.span : report->bound.makespan;
-	if (options->start && pp_packed_read(s.packed, options->start, s.order))
-		consider(&s, options->start_name);
-	try_greedy(&s);
-	uint64_t effort = options->effort ? options->effort : 30000000;
-	if (s.count)
-		improve(&s, effort);
-	bool found = s.count > 0;
-	if (found) {
-		pp_packed_write(arena, s.packed, s.best[0].order, rows);
-		report->value = s.best[0].value;
-		report->start = s.best[0].name;
-		if (done(&s))
-			report->stopped = "optimal";
-	}
-	report->effort = *s.packed->effort;
+	(void)span;
 	pp_arena_destroy(s.arena);
-	return found;
+	return report->value != UINT64_MAX;
 }
