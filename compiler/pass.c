@@ -102,7 +102,7 @@ static bool make_schedule(struct pp_unit *unit, const struct pp_order_problem *p
 {
 	if (!pp_schedule_make(unit->arena, &unit->resolved, unit->sources, unit->diag, problem, false, out))
 		return false;
-	return unit->resolved.schedule ? pp_schedule_check(unit->arena, out, unit->diag) : check_named(unit, out);
+	return unit->resolved.policy ? check_named(unit, out) : pp_schedule_check(unit->arena, out, unit->diag);
 }
 
 static bool run_draft(struct pp_unit *unit)

@@ -6,6 +6,7 @@
 
 #include "eval/eval.h"
 #include "grammar/ast.h"
+#include "ir/csv.h"
 #include "ir/diag.h"
 #include "ir/spec.h"
 #include "ir/str.h"
@@ -53,6 +54,7 @@ struct pp_resolved {
 	struct pp_spec spec;
 	const struct pp_stmt *schedule; /* the active block with its `order`, or NULL: `policy` is a library schedule */
 	const char *policy;             /* name of the library schedule, or NULL */
+	struct pp_schedule *imported;   /* rows of a schedule file, checked, in the place of both; or NULL */
 	/* Names for the rows of the active schedule: p, m, v (the most stages of a rank), params, lets, block.attribute,
 	 * and attributes of the schedule (absent ones are 0). Bind r, the rank's own v and loop variables in a scope of
 	 * your own with this one as `outer`. Also right for library schedules. */

@@ -140,6 +140,10 @@ static bool construct(struct pp_arena *arena, const struct pp_resolved *resolved
 bool pp_schedule_make(struct pp_arena *arena, const struct pp_resolved *resolved, struct pp_sources *sources,
                       struct pp_diag *diag, const struct pp_order_problem *problem, bool draft, struct pp_schedule *out)
 {
+	if (resolved->imported) {
+		*out = *resolved->imported;
+		return true;
+	}
 	uint32_t *stage_rank = pp_schedule_place(arena, &resolved->spec);
 	if (resolved->schedule)
 		return make_written(arena, resolved, stage_rank, diag, problem, draft, out);

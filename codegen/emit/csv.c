@@ -131,7 +131,7 @@ static void print_pair(const struct pp_dump *dump, const struct pp_instr *first,
 	print_action(dump, first);
 	fputc(';', dump->out);
 	print_action(dump, second);
-	fprintf(dump->out, ")OVERLAP_%c_%c", pp_compute_letter(first), pp_compute_letter(second));
+	fputs(")OVERLAP_F_B", dump->out); /* whatever the letters: PyTorch has no other container */
 }
 
 void pp_emit_csv(const struct pp_dump *dump)

@@ -204,7 +204,8 @@ static bool read_batch(struct pp_resolver *resolver, struct batch *batch, bool m
 static bool derive_microbatch(struct pp_resolver *resolver, struct pp_section *train, struct pp_datum *out)
 {
 	struct batch batch;
-	if (!pp_field_given(train, PP_ATTR_train_global_batch) || !pp_field_given(train, PP_ATTR_train_microbatches))
+	bool counted = pp_field_given(train, PP_ATTR_train_microbatches) || resolver->imported;
+	if (!pp_field_given(train, PP_ATTR_train_global_batch) || !counted)
 		return give(1, out);
 	if (!read_batch(resolver, &batch, true))
 		return false;

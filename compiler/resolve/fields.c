@@ -349,6 +349,9 @@ static uint8_t read_absent(struct pp_resolver *resolver, struct pp_section *sect
 {
 	const struct pp_attribute_row *row = &pp_attribute_table[attribute];
 	bool absent = false;
+	field->origin = PP_ORIGIN_DERIVED;
+	if (pp_imported_value(resolver, attribute, &field->value))
+		return PP_READY;
 	field->origin = PP_ORIGIN_DEFAULT;
 	if (strncmp(row->preset, "required", 8) == 0) {
 		const char *space = strchr(row->preset, ' ');

@@ -125,6 +125,7 @@ static void resolve_blocks(struct pp_resolver *resolver)
 	pp_resolve_stages(resolver);
 	pp_resolve_run(resolver);
 	pp_resolve_schedule(resolver);
+	pp_imported_check(resolver);
 	note_spans(resolver);
 	pp_names_check_schedules(resolver);
 	pp_asserts_check_now(resolver);

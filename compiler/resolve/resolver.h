@@ -83,6 +83,13 @@ enum pp_section_id {
 	PP_SECTION_COUNT
 };
 
+/* The schedule file of `from csv`. */
+struct pp_imported {
+	const struct pp_csv *csv;
+	const char *place; /* loop, v, linear, or NULL: a list */
+	uint32_t most;     /* stages of a rank */
+};
+
 struct pp_resolver {
 	struct pp_arena *arena;
 	struct pp_strtab *strings;
@@ -97,8 +104,9 @@ struct pp_resolver {
 	const struct pp_progress *progress;
 	struct pp_assertion *asserts; /* all, in order */
 	size_t assert_count, assert_capacity;
-	bool custom_only;     /* the model has only custom layers: no data, no loss */
-	const char **refused; /* features that were refused already: one message each */
+	const struct pp_imported *imported; /* with out->imported: the active schedule is one; or NULL */
+	bool custom_only;                   /* the model has only custom layers: no data, no loss */
+	const char **refused;               /* features that were refused already: one message each */
 	size_t refused_count, refused_capacity;
 	struct pp_resolved *out;
 };
@@ -191,6 +199,18 @@ void pp_resolve_tensor(struct pp_resolver *resolver);
 void pp_resolve_stages(struct pp_resolver *resolver);
 void pp_resolve_split(struct pp_resolver *resolver, const struct pp_stmt *split);
 void pp_schedule_choose(struct pp_resolver *resolver);
+
+/* imported.c */
+/* Read the file of a schedule that is `from csv`. */
+void pp_schedule_import(struct pp_resolver *resolver, const struct pp_stmt *stmt, const struct pp_module *module);
+/* `legacy` in a schedule that is not. */
+void pp_schedule_refuse_legacy(struct pp_resolver *resolver);
+/* What it says of an attribute that is not given: pp, vpp, place, microbatches. False: nothing. */
+bool pp_imported_value(struct pp_resolver *resolver, enum pp_attribute attribute, struct pp_datum *out);
+void pp_imported_place(struct pp_resolver *resolver, struct pp_stages_spec *stages);
+/* At the end: what is given must agree with it. */
+void pp_imported_check(struct pp_resolver *resolver);
+
 void pp_resolve_schedule(struct pp_resolver *resolver);
 void pp_resolve_train(struct pp_resolver *resolver);
 void pp_resolve_recompute(struct pp_resolver *resolver);

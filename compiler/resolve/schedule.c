@@ -135,13 +135,22 @@ static bool use_policy(struct pp_resolver *resolver, const char *name, struct pp
 	return true;
 }
 
-/* Features of a written schedule that are refused: at most one message. */
-static bool refuse_parts(struct pp_resolver *resolver, const struct pp_stmt *schedule)
+static bool has_rows(const struct pp_stmt *schedule)
 {
-	if (!schedule->from.text)
+	return find_in_body(schedule, PP_STMT_ORDER, NULL) || find_in_body(schedule, PP_STMT_BLOCK, "policy");
+}
+
+/* Rows from a file, and rows beside it: which should hold? */
+static bool refuse_both(struct pp_resolver *resolver, const struct pp_stmt *schedule)
+{
+	const struct pp_stmt *rows = find_in_body(schedule, PP_STMT_ORDER, NULL);
+	rows = rows ? rows : find_in_body(schedule, PP_STMT_BLOCK, "policy");
+	if (!schedule->from.text || !rows)
 		return false;
-	pp_help(pp_not_yet(resolver, pp_span_join(schedule->from.span, schedule->from_text.span), "`schedule … from`"),
-	        "write the rows: `order { … }`");
+	struct pp_message *message = pp_error(resolver->diag, "E0103", rows->span, "the rows are given twice");
+	pp_label(message, schedule->from_text.span, "by this file");
+	resolver->sections[PP_SECTION_TRAIN]->partial = true; /* what is missed there may be in the file */
+	pp_help(message, "remove one");
 	return true;
 }
 
@@ -149,20 +158,19 @@ static void use_written(struct pp_resolver *resolver, const struct pp_stmt *sche
 {
 	struct pp_section *section = resolver->sections[PP_SECTION_SCHEDULE];
 	const struct pp_stmt *base = NULL;
+	struct pp_module *base_module = module;
 	const char *base_policy = NULL;
 	if (schedule->extends && schedule->extends->kind == PP_EXPR_PATH) {
-		struct pp_module *owner;
-		base = pp_module_block(module, "schedule", schedule->extends, &owner);
+		base = pp_module_block(module, "schedule", schedule->extends, &base_module);
 		if (base)
-			pp_section_fill(resolver, section, base, owner, false);
+			pp_section_fill(resolver, section, base, base_module, false);
 		base_policy = base && base->label.text ? base->label.text : schedule->extends->text;
 	}
-	bool own = find_in_body(schedule, PP_STMT_ORDER, NULL) || find_in_body(schedule, PP_STMT_BLOCK, "policy") ||
-	           schedule->from.text;
+	bool own = has_rows(schedule) || schedule->from.text;
 	pp_section_fill(resolver, section, schedule, module, base != NULL);
 	section->stmt = schedule;
 	section->span = schedule->label.text ? schedule->label.span : schedule->name.span;
-	if (refuse_parts(resolver, schedule) || (base && refuse_parts(resolver, base)))
+	if (refuse_both(resolver, schedule))
 		return;
 	if (own && schedule->label.text && pp_policy_find(schedule->label.text)) {
 		pp_help(pp_error(resolver->diag, "E0103", schedule->label.span, "`%s` is a schedule of the library",
@@ -170,9 +178,15 @@ static void use_written(struct pp_resolver *resolver, const struct pp_stmt *sche
 		        "give yours another name");
 		return;
 	}
-	if (own)
+	if (!schedule->from.text && !(base && base->from.text))
+		pp_schedule_refuse_legacy(resolver);
+	if (schedule->from.text)
+		pp_schedule_import(resolver, schedule, module);
+	else if (own)
 		resolver->out->schedule = schedule;
-	else if (base && (find_in_body(base, PP_STMT_ORDER, NULL) || find_in_body(base, PP_STMT_BLOCK, "policy")))
+	else if (base && base->from.text)
+		pp_schedule_import(resolver, base, base_module);
+	else if (base && has_rows(base))
 		resolver->out->schedule = base;
 	else if (base_policy)
 		use_policy(resolver, base_policy, schedule->extends->span);
@@ -182,9 +196,7 @@ static void use_written(struct pp_resolver *resolver, const struct pp_stmt *sche
 		pp_help(
 		    pp_error(resolver->diag, "E0111", schedule->name.span, "this schedule has neither a name nor an `order`"),
 		    "write `schedule 1f1b`, or `schedule mine { order { … } }`");
-	if (resolver->out->policy)
-		pp_section_read_all(resolver, section);
-	else if (resolver->out->schedule)
+	if (resolver->out->policy || resolver->out->schedule || resolver->out->imported)
 		pp_section_read_all(resolver, section);
 }
 

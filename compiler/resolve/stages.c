@@ -57,6 +57,10 @@ static bool read_place(struct pp_resolver *resolver, struct pp_section *section,
 	const struct pp_field *field = pp_field_read(resolver, section, PP_ATTR_stages_place);
 	if (!field)
 		return false;
+	if (resolver->imported && !pp_field_given(section, PP_ATTR_stages_place)) {
+		pp_imported_place(resolver, stages);
+		return true;
+	}
 	if (field->value.kind == PP_DATUM_LIST)
 		return read_list(resolver, field, stages);
 	stages->stage_count = parallel->pp * parallel->vpp;

@@ -11,7 +11,8 @@ static void check_batch(struct pp_resolver *resolver, struct pp_section *train, 
                         uint64_t microbatches)
 {
 	uint64_t global, dp, product;
-	if (!pp_field_given(train, PP_ATTR_train_global_batch) || !pp_field_given(train, PP_ATTR_train_microbatches) ||
+	bool counted = pp_field_given(train, PP_ATTR_train_microbatches) || resolver->imported;
+	if (!pp_field_given(train, PP_ATTR_train_global_batch) || !counted ||
 	    !pp_field_given(train, PP_ATTR_train_microbatch))
 		return;
 	if (!pp_field_whole(resolver, train, PP_ATTR_train_global_batch, &global) ||

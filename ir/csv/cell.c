@@ -156,9 +156,11 @@ static void report(struct pp_csv_reader *reader, const char *at, const char *end
 	if (attempt->legacy && !reader->legacy) {
 		message = pp_error(reader->diag, "E0651", pp_csv_span(reader, at, end),
 		                   "%s: `%s` is written with the old letters", where(reader), show(reader->arena, at, end));
+		reader->mixed = true;
 		pp_note(message, "until October 2024 PyTorch wrote `B` for the input gradient and `BW` for the whole backward; "
 		                 "today these are `I` and `B`");
-		pp_help(message, "pass --legacy to read the whole file that way");
+		pp_help(message,
+		        "pass --legacy, or write `legacy = true` in the schedule of a spec, to read the whole file that way");
 		return;
 	}
 	message = pp_error(reader->diag, "E0613", pp_csv_span(reader, at, end), "%s: `%s` is not stage-action-microbatch",

@@ -112,7 +112,7 @@ static bool read_row(struct reading *reading, const char *at, const char *end)
 		unsigned count = pp_csv_read_field(reader, field, cells);
 		for (unsigned i = 0; i < count; i++)
 			keep_cell(reading, row, cells[i]);
-		if (count == 0 && ++reading->failed >= MOST_MESSAGES)
+		if (count == 0 && (++reading->failed >= MOST_MESSAGES || reader->mixed))
 			return false;
 	}
 	return true;

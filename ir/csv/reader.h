@@ -9,6 +9,7 @@ struct pp_csv_reader {
 	const struct pp_source *source;
 	struct pp_diag *diag;
 	bool legacy;
+	bool mixed;           /* old letters were met, and reported: the rest is written in them too */
 	uint32_t row, column; /* of the cell at hand, from 0 */
 };
 

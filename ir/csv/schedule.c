@@ -82,7 +82,8 @@ static void report_old_letters(struct pp_diag *diag, uint32_t rank, const struct
 	pp_label(message, tally->first[PP_B]->span, "a whole backward today, an input gradient then");
 	pp_note(message, "until October 2024 PyTorch wrote `B` for the input gradient and `BW` for the whole backward; "
 	                 "today these are `I` and `B`");
-	pp_help(message, "pass --legacy to read the whole file that way");
+	pp_help(message,
+	        "pass --legacy, or write `legacy = true` in the schedule of a spec, to read the whole file that way");
 }
 
 /* Forwards numbered from 1 beside backwards numbered from 0, on one rank alone. */

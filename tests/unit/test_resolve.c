@@ -413,7 +413,6 @@ static void hostile(void **state)
 	    "train { optimizer = adamw(1, 2, 3, 4, 5, 6) lr = cosine() }",
 	    "run { lr = cosine(peak = 1, peak = 2) data = synthetic(seed = synthetic) }",
 	    "schedule { }",
-	    "schedule x from csv \"a\"",
 	    "assert 1",
 	    "assert bubble",
 	    "assert \"a\" < 1",
