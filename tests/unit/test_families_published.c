@@ -38,7 +38,8 @@ static void beside_torch(const struct table *table, double pair_cost)
 	                      .m = (uint32_t)table_number(table, "m"),
 	                      .place = kind->place,
 	                      .pair_cost = pair_cost};
-	const char *file = table_field(table, "file"), *peaks = table_field(table, "peak_inflight_per_rank_freed_at_B_or_W");
+	const char *file = table_field(table, "file"),
+	           *peaks = table_field(table, "peak_inflight_per_rank_freed_at_B_or_W");
 	struct expanded x = expand_family(kind->ours, shape);
 	struct pp_order_times times = even_times(&x, unit_costs);
 	uint64_t makespan = (uint64_t)table_number(table, "makespan_F1_I1_W1_B2_comm0");
@@ -191,7 +192,7 @@ static const struct counterpart orders[] = {
 static void print_row(const struct pp_row *row, FILE *out)
 {
 	for (uint32_t i = 0; i < row->count; i++)
-		fprintf(out, " %c%u.%u", "FXBW"[row->actions[i].kind], row->actions[i].mb, row->actions[i].stage);
+		fprintf(out, " %c%u.%u", "FXBW"[row->actions[i].kind], row -> actions[i].mb, row->actions[i].stage);
 }
 
 static void same_rows(char **text, const struct counterpart *ours, struct shape shape)
