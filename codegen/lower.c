@@ -11,7 +11,8 @@
  *     enters G when (a) j-1 has entered, (b) its producer has ended, (c) the consumer of j-k has ended, k the
  *     channel's receive slots. So a send may stand later than the next output of its stage.
  * R2  A compute stands in G at its end, with its block: `wait` for its message, `wait`s for sends that are over,
- *     `load`, compute.
+ *     `load`, compute. Two that overlap are one step with one block: it starts when the messages of both are there,
+ *     and both end together.
  * R3  When a transfer enters, the blocks of its producer and of the consumer of j-k are emitted (and all before them
  *     on their ranks), then `send` and `recv`. Then the blocks of all other computes that ended at this tick.
  * R4  Outputs are never limited. The `wait` of a send belongs to the first block that starts after the transfer is
@@ -245,20 +246,26 @@ void pp_lowering_emit_compute(struct pp_lowering *lowering, uint32_t id)
 	pp_lowering_emit(lowering, compute->rank, &instr, PP_NULL);
 }
 
-static void emit_block(struct order *order, uint32_t id)
+/* The block of a compute, or of those that overlap: they follow each other. */
+static void emit_block(struct order *order, uint32_t first, uint32_t last)
 {
-	const struct pp_compute *compute = &order->lowering->computes[id];
-	if (compute->transfer_in != PP_NULL)
-		pp_lowering_emit_wait(order->lowering, compute->rank, compute->transfer_in);
-	emit_owed_waits(order, compute->rank, id);
-	pp_lowering_emit_compute(order->lowering, id);
+	const struct pp_compute *computes = order->lowering->computes;
+	for (uint32_t id = first; id <= last; id++)
+		if (computes[id].transfer_in != PP_NULL)
+			pp_lowering_emit_wait(order->lowering, computes[id].rank, computes[id].transfer_in);
+	emit_owed_waits(order, computes[first].rank, first);
+	for (uint32_t id = first; id <= last; id++)
+		pp_lowering_emit_compute(order->lowering, id);
 }
 
 static void emit_up_to(struct order *order, uint32_t id)
 {
 	struct rank_state *rank = &order->ranks[order->lowering->computes[id].rank];
-	while (rank->emitted <= id)
-		emit_block(order, rank->emitted++);
+	while (rank->emitted <= id) {
+		uint32_t last = pp_step_last(order->lowering, rank->emitted);
+		emit_block(order, rank->emitted, last);
+		rank->emitted = last + 1;
+	}
 }
 
 void pp_lowering_emit_post(struct pp_lowering *lowering, uint32_t id, bool receives, uint32_t order)
@@ -314,11 +321,15 @@ static void start(struct order *order, uint32_t rank, uint64_t tick)
 {
 	const struct pp_lowering *lowering = order->lowering;
 	struct rank_state *state = &order->ranks[rank];
-	const struct pp_compute *compute = &lowering->computes[state->next];
-	if (compute->kind == PP_F && compute->transfer_out != PP_NULL && ++state->unsent > lowering->outputs[rank])
-		lowering->outputs[rank] = state->unsent;
+	uint32_t last = pp_step_last(lowering, state->next);
+	uint64_t end = pp_plus(tick, pp_step_ticks(lowering, state->next));
+	for (uint32_t id = state->next; id <= last; id++) {
+		const struct pp_compute *compute = &lowering->computes[id];
+		if (compute->kind == PP_F && compute->transfer_out != PP_NULL && ++state->unsent > lowering->outputs[rank])
+			lowering->outputs[rank] = state->unsent;
+		push_event(order, end, id);
+	}
 	state->busy = true;
-	push_event(order, pp_plus(tick, pp_compute_ticks(lowering, compute)), state->next);
 	if (order->key == PP_LOWERED_START)
 		emit_up_to(order, state->next);
 }
@@ -331,8 +342,11 @@ static void start_next(struct order *order, uint32_t rank, uint64_t tick, bool f
 	if (state->busy || state->next == lowering->base[rank + 1])
 		return;
 	const struct pp_compute *compute = &lowering->computes[state->next];
-	if (compute->transfer_in != PP_NULL && !order->over[compute->transfer_in])
-		return;
+	for (uint32_t id = state->next, last = pp_step_last(lowering, id); id <= last; id++) {
+		uint32_t transfer = lowering->computes[id].transfer_in;
+		if (transfer != PP_NULL && !order->over[transfer])
+			return;
+	}
 	if (forced || !hold_back(order, rank, compute))
 		start(order, rank, tick);
 }
@@ -372,7 +386,7 @@ static void end_transfer(struct order *order, uint32_t id)
 	struct rank_state *source = &order->ranks[channel->source];
 	order->over[id] = true;
 	source->unsent -= channel->kind == PP_ACT;
-	order->wait_at[id] = source->next + (source->busy ? 1 : 0);
+	order->wait_at[id] = source->busy ? pp_step_last(order->lowering, source->next) + 1 : source->next;
 	order->next_owed[id] = PP_NULL;
 	if (source->owed == PP_NULL)
 		source->owed = id;
@@ -498,8 +512,8 @@ static struct order make_order(struct pp_lowering *lowering)
 	    .over = PP_NEW_ARRAY(scratch, bool, transfers),
 	    .wait_at = PP_NEW_ARRAY(scratch, uint32_t, transfers),
 	    .next_owed = PP_NEW_ARRAY(scratch, uint32_t, transfers),
-	    .heap = PP_NEW_ARRAY(scratch, struct event, program->ranks + slots),
-	    .ended = PP_NEW_ARRAY(scratch, uint32_t, program->ranks),
+	    .heap = PP_NEW_ARRAY(scratch, struct event, 2 * (size_t)program->ranks + slots),
+	    .ended = PP_NEW_ARRAY(scratch, uint32_t, 2 * (size_t)program->ranks),
 	    .touched_ranks = PP_NEW_ARRAY(scratch, uint32_t, program->ranks),
 	    .touched_channels = PP_NEW_ARRAY(scratch, uint32_t, program->channel_count),
 	    .candidates = PP_NEW_ARRAY(scratch, struct candidate, slots),

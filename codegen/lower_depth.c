@@ -15,7 +15,7 @@ enum { LEAST_DEPTH = 2, MOST_DEPTH = 16 };
 
 struct ideal {
 	struct pp_lowering *lowering;
-	uint64_t *end; /* [computes] */
+	uint64_t *start, *end; /* [computes] */
 	bool *ended;
 	uint64_t *channel_free;
 	uint64_t *rank_free;
@@ -33,28 +33,51 @@ static void wake(struct ideal *ideal, uint32_t rank)
 	ideal->ready[ideal->ready_count++] = rank;
 }
 
+/* The messages of a step are all made? */
+static bool is_made(const struct ideal *ideal, uint32_t first, uint32_t last)
+{
+	for (uint32_t id = first; id <= last; id++) {
+		uint32_t transfer = ideal->lowering->computes[id].transfer_in;
+		if (transfer != PP_NULL && !ideal->ended[ideal->lowering->transfers[transfer].producer])
+			return false;
+	}
+	return true;
+}
+
+/* When a message is there. */
+static uint64_t arrive(struct ideal *ideal, const struct pp_transfer *transfer)
+{
+	uint64_t *channel_free = &ideal->channel_free[transfer->channel];
+	uint64_t made = ideal->end[transfer->producer];
+	*channel_free = pp_plus(made > *channel_free ? made : *channel_free, transfer->ticks);
+	return *channel_free;
+}
+
 static bool run_next(struct ideal *ideal, uint32_t rank)
 {
 	const struct pp_lowering *lowering = ideal->lowering;
-	uint32_t id = ideal->next[rank];
-	if (id == lowering->base[rank + 1])
+	uint32_t first = ideal->next[rank];
+	if (first == lowering->base[rank + 1])
 		return false;
-	const struct pp_compute *compute = &lowering->computes[id];
+	uint32_t last = pp_step_last(lowering, first);
 	uint64_t start = ideal->rank_free[rank];
-	if (compute->transfer_in != PP_NULL) {
-		const struct pp_transfer *transfer = &lowering->transfers[compute->transfer_in];
-		if (!ideal->ended[transfer->producer])
-			return false;
-		uint64_t *channel_free = &ideal->channel_free[transfer->channel];
-		uint64_t made = ideal->end[transfer->producer];
-		*channel_free = pp_plus(made > *channel_free ? made : *channel_free, transfer->ticks);
-		start = *channel_free > start ? *channel_free : start;
+	if (!is_made(ideal, first, last))
+		return false;
+	for (uint32_t id = first; id <= last; id++) {
+		uint32_t transfer = lowering->computes[id].transfer_in;
+		uint64_t there = transfer == PP_NULL ? 0 : arrive(ideal, &lowering->transfers[transfer]);
+		start = there > start ? there : start;
 	}
-	ideal->end[id] = ideal->rank_free[rank] = pp_plus(start, pp_compute_ticks(lowering, compute));
-	ideal->ended[id] = true;
-	ideal->next[rank]++;
-	if (compute->transfer_out != PP_NULL)
-		wake(ideal, lowering->computes[lowering->transfers[compute->transfer_out].consumer].rank);
+	ideal->rank_free[rank] = pp_plus(start, pp_step_ticks(lowering, first));
+	ideal->next[rank] = last + 1;
+	for (uint32_t id = first; id <= last; id++) {
+		const struct pp_compute *compute = &lowering->computes[id];
+		ideal->start[id] = start;
+		ideal->end[id] = ideal->rank_free[rank];
+		ideal->ended[id] = true;
+		if (compute->transfer_out != PP_NULL)
+			wake(ideal, lowering->computes[lowering->transfers[compute->transfer_out].consumer].rank);
+	}
 	return true;
 }
 
@@ -87,8 +110,7 @@ static uint32_t depth_of(const struct ideal *ideal, uint32_t channel, uint64_t *
 	const struct pp_transfer *transfers = &lowering->transfers[first];
 	uint64_t next = UINT64_MAX;
 	for (uint32_t j = count; j-- > 0;) {
-		const struct pp_compute *consumer = &lowering->computes[transfers[j].consumer];
-		uint64_t start = subtract(ideal->end[transfers[j].consumer], pp_compute_ticks(lowering, consumer));
+		uint64_t start = ideal->start[transfers[j].consumer];
 		next = latest[j] = subtract(start < next ? start : next, transfers[j].ticks);
 	}
 	uint32_t depth = LEAST_DEPTH;
@@ -110,6 +132,7 @@ void pp_lower_depths(struct pp_lowering *lowering)
 	uint32_t computes = lowering->base[program->ranks], most_messages = 0;
 	struct ideal ideal = {
 	    .lowering = lowering,
+	    .start = PP_NEW_ARRAY(scratch, uint64_t, computes),
 	    .end = PP_NEW_ARRAY(scratch, uint64_t, computes),
 	    .ended = PP_NEW_ARRAY(scratch, bool, computes),
 	    .channel_free = PP_NEW_ARRAY(scratch, uint64_t, program->channel_count),

@@ -79,19 +79,24 @@ static void wait_confirmed(const struct free_order *order, uint32_t rank, uint32
 	}
 }
 
-static void emit_block(const struct free_order *order, uint32_t id)
+/* A compute, or two that overlap. */
+static void emit_block(const struct free_order *order, uint32_t first, uint32_t last)
 {
 	struct pp_lowering *lowering = order->lowering;
-	const struct pp_compute *compute = &lowering->computes[id];
-	if (compute->transfer_in != PP_NULL) {
-		pp_lowering_emit_wait(lowering, compute->rank, compute->transfer_in);
-		wait_confirmed(order, compute->rank, compute->transfer_in);
+	const struct pp_compute *computes = lowering->computes;
+	for (uint32_t id = first; id <= last; id++)
+		if (computes[id].transfer_in != PP_NULL) {
+			pp_lowering_emit_wait(lowering, computes[id].rank, computes[id].transfer_in);
+			wait_confirmed(order, computes[id].rank, computes[id].transfer_in);
+		}
+	for (uint32_t id = first; id <= last; id++)
+		pp_lowering_emit_compute(lowering, id);
+	for (uint32_t id = first; id <= last; id++) {
+		if (computes[id].transfer_out != PP_NULL)
+			post_send(order, computes[id].transfer_out);
+		if (computes[id].transfer_in != PP_NULL)
+			post_next_receive(order, computes[id].transfer_in);
 	}
-	pp_lowering_emit_compute(lowering, id);
-	if (compute->transfer_out != PP_NULL)
-		post_send(order, compute->transfer_out);
-	if (compute->transfer_in != PP_NULL)
-		post_next_receive(order, compute->transfer_in);
 }
 
 static void post_first_receives(struct pp_lowering *lowering)
@@ -124,7 +129,10 @@ void pp_lower_free(struct pp_lowering *lowering)
 	for (uint32_t channel = 0; channel < program->channel_count; channel++)
 		find_back(&order, channel);
 	post_first_receives(lowering);
-	for (uint32_t id = 0; id < lowering->base[program->ranks]; id++)
-		emit_block(&order, id);
+	for (uint32_t id = 0; id < lowering->base[program->ranks]; id++) {
+		uint32_t last = pp_step_last(lowering, id);
+		emit_block(&order, id, last);
+		id = last;
+	}
 	wait_for_the_rest(&order);
 }

@@ -75,9 +75,27 @@ void pp_lower_start(struct pp_lowering *lowering);
 bool pp_lower_tail(struct pp_lowering *lowering, struct pp_diag *diag);
 void pp_lower_eval_tail(struct pp_lowering *lowering);
 
+/* The last compute of the step that begins with this one: the second of a pair that overlaps. A step begins when the
+ * inputs of all of it are there, and what it makes is there at its end. */
+static inline uint32_t pp_step_last(const struct pp_lowering *lowering, uint32_t first)
+{
+	while (lowering->computes[first].flags & PP_PAIR)
+		first++;
+	return first;
+}
+
 static inline uint64_t pp_compute_ticks(const struct pp_lowering *lowering, const struct pp_compute *compute)
 {
 	return lowering->program->stages[compute->stage].ticks[compute->kind];
+}
+
+static inline uint64_t pp_step_ticks(const struct pp_lowering *lowering, uint32_t first)
+{
+	uint32_t last = pp_step_last(lowering, first);
+	uint64_t ticks = 0;
+	for (uint32_t id = first; id <= last; id++)
+		ticks = pp_plus(ticks, pp_compute_ticks(lowering, &lowering->computes[id]));
+	return first == last ? ticks : pp_thousandths(ticks, lowering->program->cost.pair_permille);
 }
 
 #endif

@@ -144,7 +144,7 @@ struct pp_order_problem *pp_order_of_stages(struct pp_arena *arena, const struct
 	                                     .microbatches = spec->microbatches,
 	                                     .stage = out,
 	                                     .room = find_room(arena, spec, stage_rank, stages, headroom, memory),
-	                                     .pair_permille = 1000};
+	                                     .pair_permille = spec->pair_permille};
 	return problem;
 }
 

@@ -149,9 +149,8 @@ static bool next_step(const struct run *run, uint32_t rank, struct step *step)
 			step->recompute = pp_plus(step->recompute, stage->recompute);
 		more = action->paired;
 	}
-	uint64_t permille = run->problem->pair_permille ? run->problem->pair_permille : 1000;
 	if (step->count > 1)
-		step->ticks = pp_plus(pp_times(step->ticks / 1000, permille), step->ticks % 1000 * permille / 1000);
+		step->ticks = pp_thousandths(step->ticks, run->problem->pair_permille);
 	return step->count > 0;
 }
 

@@ -37,7 +37,7 @@ struct pp_schedule {
 
 /* Check a schedule: each (stage, mb) has one F and either one B or one I and one W, on the stage's rank (E0603,
  * E0609); W after I, I/B after F where they share a row (E0606); rows and data flow together are acyclic, else the
- * shortest cycle is reported (E0605). O(actions). */
+ * shortest cycle is reported (E0605); pairs are two actions that can begin together (E0624). O(actions). */
 bool pp_schedule_check(struct pp_arena *arena, const struct pp_schedule *schedule, struct pp_diag *diag);
 
 /* Print as CSV: one row per rank, `2F0` cells, compute only, in order, no time alignment. */

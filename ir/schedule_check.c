@@ -70,6 +70,24 @@ static bool check_action_place(const struct pp_schedule *schedule, uint32_t rank
 	return true;
 }
 
+/* Pairs are two actions of a row, of different microbatches or stages. */
+static bool check_pair(const struct pp_row *row, uint32_t rank, uint32_t at, struct pp_diag *diag)
+{
+	const struct pp_action *action = &row->actions[at];
+	if (!action->paired)
+		return true;
+	const char *wrong = at + 1 == row->count ? "there is no action after it"
+	                    : action[1].paired   ? "only two actions can overlap"
+	                    : action->stage == action[1].stage && action->mb == action[1].mb
+	                        ? "both are of one microbatch in one stage"
+	                        : NULL;
+	if (!wrong)
+		return true;
+	pp_error(diag, "E0624", action->span, "rank %u: `%u%c%u` can't overlap with the next action: %s", rank,
+	         action->stage, letters[action->kind], action->mb, wrong);
+	return false;
+}
+
 static bool check_places(const struct pp_schedule *schedule, struct pp_diag *diag)
 {
 	bool ok = true;
@@ -77,7 +95,7 @@ static bool check_places(const struct pp_schedule *schedule, struct pp_diag *dia
 		const struct pp_row *row = &schedule->rows[rank];
 		bool row_ok = true; /* one message a row: the rest is usually the same slip */
 		for (uint32_t i = 0; i < row->count && row_ok; i++)
-			row_ok = check_action_place(schedule, rank, &row->actions[i], diag);
+			row_ok = check_action_place(schedule, rank, &row->actions[i], diag) && check_pair(row, rank, i, diag);
 		ok &= row_ok;
 	}
 	return ok;
@@ -314,6 +332,7 @@ struct run {
 	uint32_t *ready; /* stack of ranks to look at */
 	uint32_t ready_count;
 	bool *queued;
+	bool together; /* actions that overlap begin together */
 };
 
 static void wake(struct run *run, uint32_t rank)
@@ -352,14 +371,18 @@ static uint64_t run_row(struct run *run, uint32_t rank)
 {
 	const struct pp_row *row = &run->schedule->rows[rank];
 	uint64_t ran = 0;
-	while (run->position[rank] < row->count && can_run(run, &row->actions[run->position[rank]])) {
-		finish(run, &row->actions[run->position[rank]++]);
+	while (run->position[rank] < row->count) {
+		const struct pp_action *action = &row->actions[run->position[rank]];
+		if (!can_run(run, action) || (run->together && action->paired && !can_run(run, action + 1)))
+			break;
+		finish(run, action);
+		run->position[rank]++;
 		ran++;
 	}
 	return ran;
 }
 
-uint64_t pp_schedule_run(struct pp_arena *arena, const struct pp_schedule *schedule, uint32_t *position)
+uint64_t pp_schedule_run(struct pp_arena *arena, const struct pp_schedule *schedule, bool together, uint32_t *position)
 {
 	struct run run = {
 	    .schedule = schedule,
@@ -367,6 +390,7 @@ uint64_t pp_schedule_run(struct pp_arena *arena, const struct pp_schedule *sched
 	    .position = position,
 	    .ready = PP_NEW_ARRAY(arena, uint32_t, schedule->ranks),
 	    .queued = PP_NEW_ARRAY(arena, bool, schedule->ranks),
+	    .together = together,
 	};
 	for (uint32_t rank = 0; rank < schedule->ranks; rank++) {
 		position[rank] = 0;
@@ -381,6 +405,31 @@ uint64_t pp_schedule_run(struct pp_arena *arena, const struct pp_schedule *sched
 	return ran;
 }
 
+static bool has_pairs(const struct pp_schedule *schedule)
+{
+	for (uint32_t rank = 0; rank < schedule->ranks; rank++)
+		for (uint32_t i = 0; i < schedule->rows[rank].count; i++)
+			if (schedule->rows[rank].actions[i].paired)
+				return true;
+	return false;
+}
+
+/* In turn all actions can run, together those of a pair cannot: its second half needs what its first half leads to, or
+ * pairs of several ranks wait for each other. */
+static void report_pair(struct pp_arena *arena, const struct pp_schedule *schedule, const struct pp_chunks *chunks,
+                        const uint32_t *position, struct pp_diag *diag)
+{
+	uint32_t rank = 0;
+	while (position[rank] == schedule->rows[rank].count || !schedule->rows[rank].actions[position[rank]].paired)
+		rank++;
+	const struct pp_action *first = &schedule->rows[rank].actions[position[rank]];
+	struct pp_message *m =
+	    pp_error(diag, "E0624", first->span, "rank %u: `%s&%s` can never begin", rank,
+	             pp_action_name(arena, chunks, schedule, first), pp_action_name(arena, chunks, schedule, first + 1));
+	pp_note(m, "actions that overlap begin when the inputs of both are there, and one of them waits for the other");
+	pp_help(m, "write one after the other, without `&`");
+}
+
 static bool check_acyclic(struct pp_arena *arena, const struct pp_schedule *schedule, const struct pp_chunks *chunks,
                           struct pp_diag *diag)
 {
@@ -388,9 +437,13 @@ static bool check_acyclic(struct pp_arena *arena, const struct pp_schedule *sche
 	for (uint32_t rank = 0; rank < schedule->ranks; rank++)
 		actions += schedule->rows[rank].count;
 	uint32_t *position = PP_NEW_ARRAY(arena, uint32_t, schedule->ranks);
-	if (pp_schedule_run(arena, schedule, position) == actions)
+	if (pp_schedule_run(arena, schedule, false, position) != actions) {
+		pp_schedule_report_cycle(arena, schedule, chunks, position, diag);
+		return false;
+	}
+	if (!has_pairs(schedule) || pp_schedule_run(arena, schedule, true, position) == actions)
 		return true;
-	pp_schedule_report_cycle(arena, schedule, chunks, position, diag);
+	report_pair(arena, schedule, chunks, position, diag);
 	return false;
 }
 

@@ -197,7 +197,7 @@ static uint64_t run_with_move(struct search *search, uint32_t earlier, uint32_t 
 	rows[rank].actions = actions;
 	struct pp_schedule moved = *schedule;
 	moved.rows = rows;
-	return pp_schedule_run(search->arena, &moved, PP_NEW_ARRAY(search->arena, uint32_t, schedule->ranks));
+	return pp_schedule_run(search->arena, &moved, false, PP_NEW_ARRAY(search->arena, uint32_t, schedule->ranks));
 }
 
 static const char *name_of(const struct search *search, uint32_t at)

@@ -20,8 +20,9 @@ bool pp_action_needs(const struct pp_schedule *schedule, const struct pp_action 
                      bool *forward);
 
 /* Run the rows in order as far as data flow lets them, all at once; `position[rank]` := first action that cannot run.
- * Returns the number of actions that ran.. O(actions). */
-uint64_t pp_schedule_run(struct pp_arena *arena, const struct pp_schedule *schedule, uint32_t *position);
+ * `together`: the two of a pair begin when the inputs of both are there. Returns the number of actions that ran.
+ * O(actions). */
+uint64_t pp_schedule_run(struct pp_arena *arena, const struct pp_schedule *schedule, bool together, uint32_t *position);
 
 /* Report E0605 for a schedule that got stuck at `position`. */
 void pp_schedule_report_cycle(struct pp_arena *arena, const struct pp_schedule *schedule,

@@ -36,9 +36,9 @@ static void free_slot(struct pp_sim_run *run, uint32_t rank, uint32_t slot)
 	state->bytes -= run->program->rank[rank].slots[slot].bytes;
 }
 
-static void free_aux(struct pp_sim_run *run, uint32_t rank, uint32_t slot)
+static void free_aux(struct pp_sim_run *run, uint32_t rank, uint32_t slot, uint32_t reader)
 {
-	if (slot != PP_NULL && run->ranks[rank].last_reader && pp_bit(run->ranks[rank].last_reader, run->ranks[rank].at))
+	if (slot != PP_NULL && run->ranks[rank].last_reader && pp_bit(run->ranks[rank].last_reader, reader))
 		free_slot(run, rank, slot);
 }
 
@@ -59,7 +59,7 @@ static void take_slots(struct pp_sim_run *run, uint32_t rank, const struct pp_in
 	}
 }
 
-static void give_slots(struct pp_sim_run *run, uint32_t rank, const struct pp_instr *instr)
+static void give_slots(struct pp_sim_run *run, uint32_t rank, const struct pp_instr *instr, uint32_t at)
 {
 	struct pp_sim_state *state = &run->ranks[rank];
 	if (instr->op == PP_OP_REMAT)
@@ -79,27 +79,14 @@ static void give_slots(struct pp_sim_run *run, uint32_t rank, const struct pp_in
 			free_slot(run, rank, instr->extra);
 		state->stashes -= state->stashes > 0;
 	}
-	free_aux(run, rank, forward ? instr->a[1] : instr->a[0]);
+	free_aux(run, rank, forward ? instr->a[1] : instr->a[0], at);
 }
 
 /* ---- one instruction ------------------------------------------------------------------------- */
 
-/* Ticks of a compute op; the two of a pair share pair_permille of their sum in proportion. */
-static uint64_t compute_ticks(struct pp_sim_run *run, struct pp_sim_state *state, const struct pp_instr *instr)
+static uint64_t ticks_of(const struct pp_sim_run *run, const struct pp_instr *instr)
 {
-	uint64_t ticks = run->program->stages[instr->stage].ticks[pp_phase_of(instr)];
-	uint64_t permille = run->program->cost.pair_permille ? run->program->cost.pair_permille : 1000;
-	if (state->paired) {
-		uint64_t plan = pp_plus(state->pair_plan, ticks),
-		         whole = plan / 1000 * permille + plan % 1000 * permille / 1000;
-		state->paired = false;
-		return whole > state->pair_first ? whole - state->pair_first : 0;
-	}
-	if (!(instr->flags & PP_PAIR))
-		return ticks;
-	state->paired = true;
-	state->pair_plan = ticks;
-	return state->pair_first = ticks / 1000 * permille + ticks % 1000 * permille / 1000;
+	return run->program->stages[instr->stage].ticks[pp_phase_of(instr)];
 }
 
 /* A stretch without compute ends here. */
@@ -113,11 +100,20 @@ static void close_gap(struct pp_sim_run *run, uint32_t rank, uint64_t until)
 	result->longest_idle_at = from;
 }
 
-static void compute(struct pp_sim_run *run, uint32_t rank, const struct pp_instr *instr)
+/* One compute op, or two that overlap; `first` and `last` are their positions. The two share the time of the pair in
+ * proportion, for those who look, but what the first makes is there when both have ended. */
+static void run_computes(struct pp_sim_run *run, uint32_t rank, uint32_t first, uint32_t last)
 {
 	struct pp_sim_state *state = &run->ranks[rank];
 	struct pp_sim_rank *result = &run->sim->rank[rank];
-	uint64_t start = state->clock, ticks = pp_plus(compute_ticks(run, state, instr), state->owed);
+	const struct pp_instr *items = run->named->streams[rank].items;
+	bool pair = first != last;
+	uint64_t start = state->clock, ticks = ticks_of(run, &items[last]), share = ticks_of(run, &items[first]);
+	uint64_t permille = run->program->cost.pair_permille;
+	if (pair)
+		ticks = pp_thousandths(pp_plus(share, ticks), permille);
+	share = pair ? pp_thousandths(share, permille) : ticks;
+	ticks = pp_plus(ticks, state->owed);
 	state->owed = 0;
 	close_gap(run, rank, start);
 	if (!state->computed) {
@@ -125,15 +121,45 @@ static void compute(struct pp_sim_run *run, uint32_t rank, const struct pp_instr
 		result->idle[PP_IDLE_WARMUP] += start;
 		state->computed = true;
 	}
-	take_slots(run, rank, instr);
+	take_slots(run, rank, &items[first]);
+	if (pair)
+		take_slots(run, rank, &items[last]);
 	state->clock = pp_plus(start, ticks);
 	if (run->progress)
-		pp_sim_busy(run, rank, start, instr);
-	give_slots(run, rank, instr);
+		pp_sim_busy(run, rank, start, &items[last]);
+	give_slots(run, rank, &items[first], first);
+	if (pair)
+		give_slots(run, rank, &items[last], last);
 	result->busy = pp_plus(result->busy, ticks);
 	result->last = state->gap_from = state->clock;
-	if (run->sim->instr)
-		run->sim->instr[rank][state->at] = (struct pp_interval){start, state->clock};
+	if (!run->sim->instr)
+		return;
+	uint64_t between = pair ? pp_plus(start, share) : state->clock;
+	run->sim->instr[rank][first] = (struct pp_interval){start, between};
+	if (pair)
+		run->sim->instr[rank][last] = (struct pp_interval){between, state->clock};
+}
+
+/* The first of a pair begins together with the second: when the inputs of both are there. */
+static void compute(struct pp_sim_run *run, uint32_t rank, const struct pp_instr *instr)
+{
+	struct pp_sim_state *state = &run->ranks[rank];
+	if (instr->flags & PP_PAIR && state->pair_at == PP_NULL) {
+		state->pair_at = state->at;
+		return;
+	}
+	uint32_t first = state->pair_at == PP_NULL ? state->at : state->pair_at;
+	state->pair_at = PP_NULL;
+	run_computes(run, rank, first, state->at);
+}
+
+/* What neither waits nor fetches something stands between the two of a pair: then they run one after the other. */
+static void part_pair(struct pp_sim_run *run, uint32_t rank)
+{
+	struct pp_sim_state *state = &run->ranks[rank];
+	uint32_t first = state->pair_at;
+	state->pair_at = PP_NULL;
+	run_computes(run, rank, first, first);
 }
 
 /* Between its first and its last compute a rank's idle time has a cause. */
@@ -295,9 +321,17 @@ static void tail_work(struct pp_sim_run *run, uint32_t rank, const struct pp_ins
 		run->sim->instr[rank][state->at] = (struct pp_interval){start, state->clock};
 }
 
+/* May stand between the two of a pair. */
+static bool keeps_pair(const struct pp_instr *instr)
+{
+	return pp_is_compute(instr) || instr->op == PP_OP_WAIT || instr->op == PP_OP_LOAD || instr->op == PP_OP_RECV;
+}
+
 /* False: the rank cannot go on yet. */
 static bool execute(struct pp_sim_run *run, uint32_t rank, const struct pp_instr *instr)
 {
+	if (run->ranks[rank].pair_at != PP_NULL && !keeps_pair(instr))
+		part_pair(run, rank);
 	switch ((enum pp_op)instr->op) {
 	case PP_OP_LOAD:
 		write_slot(run, rank, instr->a[0]);
@@ -413,7 +447,7 @@ static void begin_rank(struct pp_sim_run *run, uint32_t rank)
 	const struct pp_rank *memory = &run->program->rank[rank];
 	struct pp_sim_state *state = &run->ranks[rank];
 	bool aux = false;
-	state->waiting = PP_NULL;
+	state->waiting = state->pair_at = PP_NULL;
 	state->written = PP_NEW_ARRAY(run->scratch, uint64_t, memory->slot_count);
 	state->live = PP_NEW_ARRAY(run->scratch, bool, memory->slot_count);
 	for (uint32_t i = 0; i < memory->slot_count; i++) {

@@ -2,10 +2,11 @@
  * idle and why, how much memory is live. Integer ns ticks; deterministic.
  *
  * A transfer starts when both ends are posted and head their queues, and takes latency + bytes / bandwidth of its
- * channel; its queues are busy meanwhile. Computes take the ticks of their stage, a pair that may overlap takes
- * pair_permille of the sum. A sum over n members takes 2 (n - 1) ring steps, its halves n - 1. The step tail's memory
- * traffic takes bytes / memory_bandwidth. Everything else takes no time. With a progress model (progress.h) transfers
- * also wait until somebody moves their data, or slow computes down. */
+ * channel; its queues are busy meanwhile. Computes take the ticks of their stage. A pair that may overlap begins when
+ * the inputs of both are there and takes pair_permille of the sum, and what both make is there at its end. A sum over n
+ * members takes 2 (n - 1) ring steps, its halves n - 1. The step tail's memory traffic takes bytes / memory_bandwidth.
+ * Everything else takes no time. With a progress model (progress.h) transfers also wait until somebody moves their
+ * data, or slow computes down. */
 #ifndef PP_SIMULATE_H
 #define PP_SIMULATE_H
 

@@ -30,9 +30,9 @@ struct pp_sim_state {
 	uint32_t last_compute;                 /* index of the last one, PP_NULL: none */
 	uint32_t first_backward, last_forward; /* likewise */
 	uint32_t waiting;                      /* element, PP_NULL: none */
-	bool in_work, computed, paired;
-	uint64_t pair_first, pair_plan; /* ticks of a pair's first op: as run, as planned */
-	uint64_t gap_from;              /* end of the last compute */
+	uint32_t pair_at; /* index of the first of a pair, which begins with the second; PP_NULL: none */
+	bool in_work, computed;
+	uint64_t gap_from; /* end of the last compute */
 	/* With a progress model: the last compute or other work, how often it polls, and what transfers have taken from
 	 * computes to come. */
 	uint64_t busy_from, busy_until, poll_interval, owed;

@@ -157,6 +157,26 @@ static inline void draw_schedule(struct world *w, uint32_t ranks_max, uint32_t m
 	}
 }
 
+static inline bool is_checked(const struct world *w)
+{
+	return pp_schedule_check(w->arena, &w->schedule, pp_diag_create(w->arena, w->sources));
+}
+
+/* Let a forward and a backward that follow each other overlap, where their stages have nothing to do with each other
+ * and both can begin together. */
+static inline void pair_some(struct world *w)
+{
+	for (uint32_t rank = 0; rank < w->schedule.ranks; rank++) {
+		struct pp_row *row = &w->schedule.rows[rank];
+		for (uint32_t i = 0; i + 1 < row->count; i++) {
+			struct pp_action *a = &row->actions[i], *b = &row->actions[i + 1];
+			bool apart = a->stage > b->stage + 1 || b->stage > a->stage + 1;
+			a->paired = apart && (a->kind == PP_F) != (b->kind == PP_F) && (i == 0 || !a[-1].paired) && draw(w, 2);
+			a->paired = a->paired && is_checked(w);
+		}
+	}
+}
+
 /* All forwards, then all backwards, in an order that any placement allows. */
 static inline void write_gpipe(struct world *w, uint32_t ranks, uint32_t stages, const uint32_t *place, uint32_t m)
 {

@@ -220,11 +220,18 @@ static bool flows(struct pp_arena *arena, const struct pp_program *program, cons
 	for (uint32_t r = 0; r < program->ranks; r++) {
 		const struct pp_stream *stream = &program->programs[0].streams[r];
 		uint64_t *made[PP_VALUE_COUNT] = {PP_NEW_ARRAY(arena, uint64_t, values), PP_NEW_ARRAY(arena, uint64_t, values)};
+		uint64_t *half = NULL; /* what the first of a pair makes is there when the second ends */
 		for (uint32_t i = 0; i < stream->count; i++) {
 			const struct pp_instr *instr = &stream->items[i];
 			size_t value = (size_t)instr->stage * program->microbatches + instr->mb;
-			if (instr->op == PP_OP_FWD || instr->op == PP_OP_BWD || instr->op == PP_OP_BWDI)
-				made[instr->op == PP_OP_FWD ? PP_ACT : PP_GRAD][value] = sim->instr[r][i].end;
+			bool makes = instr->op == PP_OP_FWD || instr->op == PP_OP_BWD || instr->op == PP_OP_BWDI;
+			uint64_t *at = makes ? &made[instr->op == PP_OP_FWD ? PP_ACT : PP_GRAD][value] : NULL;
+			if (at)
+				*at = sim->instr[r][i].end;
+			if (makes && half)
+				*half = *at;
+			if (makes)
+				half = instr->flags & PP_PAIR ? at : NULL;
 			if (instr->op == PP_OP_SEND && sim->instr[r][i].start != made[program->channels[instr->a[0]].kind][value])
 				return false;
 		}
@@ -264,7 +271,10 @@ static void lowered_programs(void **state)
 	for (uint64_t seed = 0; seed < 800; seed++) {
 		struct world w = make_world(seed);
 		draw_schedule(&w, 6, 9, 4);
+		if (seed % 4 > 1)
+			pair_some(&w);
 		draw_program(&w);
+		w.program.cost.pair_permille = 500 + 100 * draw(&w, 6);
 		w.program.lowering = (uint8_t)orders[seed % 2];
 		lower(&w);
 		assert_true(pp_plan_memory(&w.program, w.diag));

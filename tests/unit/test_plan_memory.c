@@ -185,20 +185,6 @@ static void table_of_a_small_case(void **state)
 
 /* ---- properties ------------------------------------------------------------------------------ */
 
-/* Let a forward and a backward that follow each other overlap, where their stages have nothing to do with each other.
- */
-static void pair_some(struct world *w)
-{
-	for (uint32_t rank = 0; rank < w->schedule.ranks; rank++) {
-		struct pp_row *row = &w->schedule.rows[rank];
-		for (uint32_t i = 0; i + 1 < row->count; i++) {
-			struct pp_action *a = &row->actions[i], *b = &row->actions[i + 1];
-			bool apart = a->stage > b->stage + 1 || b->stage > a->stage + 1;
-			a->paired = apart && (a->kind == PP_F) != (b->kind == PP_F) && (i == 0 || !a[-1].paired) && draw(w, 2);
-		}
-	}
-}
-
 static void random_plans_are_sound_and_lose_no_time(void **state)
 {
 	(void)state;

@@ -258,6 +258,47 @@ static void verdicts_agree_with_a_naive_run(void **state)
 	assert_true(rejected > 100);
 }
 
+static void pairs_that_can_never_begin(void **state)
+{
+	(void)state;
+	struct world w = make_world(0);
+	write_schedule(&w, 2, NULL, 2, "F0 F1 B0 B1\nF0 B0 F1 B1\n");
+	w.schedule.rows[0].actions[1].paired = true; /* B0 needs nothing that F1 leads to */
+	assert_true(pp_schedule_check(w.arena, &w.schedule, w.diag));
+	w.schedule.rows[1].actions[1].paired = true; /* but F1 is not made before B0 of rank 1 has ended */
+	assert_rejected(&w,
+	                "error[E0624]: rank 0: `F1&B0` can never begin\n"
+	                "  --> rows.pipe:1:4\n"
+	                " 1 | F0 F1 B0 B1\n"
+	                "   |    ^^\n"
+	                "   = note: actions that overlap begin when the inputs of both are there, and one of them waits "
+	                "for the other\n"
+	                "   = help: write one after the other, without `&`\n");
+}
+
+static void pairs_that_are_none(void **state)
+{
+	(void)state;
+	static const struct {
+		uint32_t first, second;
+		const char *message;
+	} cases[] = {
+	    {3, 3, "error[E0624]: rank 0: `0B1` can't overlap with the next action: there is no action after it\n"},
+	    {1, 2, "error[E0624]: rank 0: `0F1` can't overlap with the next action: only two actions can overlap\n"},
+	    {0, 0,
+	     "error[E0624]: rank 0: `0F0` can't overlap with the next action: both are of one microbatch in one stage\n"},
+	};
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct world w = make_world(0);
+		write_schedule(&w, 1, NULL, 2, i == 2 ? "F0 B0 F1 B1\n" : "F0 F1 B0 B1\n");
+		w.schedule.rows[0].actions[cases[i].first].paired = true;
+		w.schedule.rows[0].actions[cases[i].second].paired = true;
+		assert_false(pp_schedule_check(w.arena, &w.schedule, w.diag));
+		assert_memory_equal(diagnostics(&w), cases[i].message, strlen(cases[i].message));
+		end_world(&w);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -276,6 +317,8 @@ int main(void)
 	    cmocka_unit_test(cycle_on_one_rank),
 	    cmocka_unit_test(shortest_cycle_is_behind_the_heads),
 	    cmocka_unit_test(verdicts_agree_with_a_naive_run),
+	    cmocka_unit_test(pairs_that_can_never_begin),
+	    cmocka_unit_test(pairs_that_are_none),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
