@@ -27,7 +27,16 @@ enum view {
 	VIEW_SOURCE,
 	VIEW_COUNT
 };
-enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_CSV, FORMAT_CSV_COMMS, FORMAT_PPS, FORMAT_TRACE, FORMAT_SVG };
+enum format {
+	FORMAT_TEXT,
+	FORMAT_JSON,
+	FORMAT_CSV,
+	FORMAT_CSV_COMMS,
+	FORMAT_PPS,
+	FORMAT_TRACE,
+	FORMAT_SVG,
+	FORMAT_ROWS
+};
 enum color { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER };
 
 struct arguments {
@@ -45,10 +54,10 @@ static const struct pp_option table[] = {
      .help = "what to show (default: stats and Gantt)"},
     {.name = "format",
      .kind = PP_OPTION_CHOICE,
-     .argument = "text|json|csv|csv-comms|pps|trace|svg",
+     .argument = "text|json|csv|csv-comms|pps|trace|svg|rows",
      .offset = offsetof(struct arguments, format),
      .help = "csv: PyTorch's compute grid; csv-comms: with transfers; trace: Chrome; svg: picture of the Gantt "
-             "chart"},
+             "chart; rows: a schedule block that fixes the order"},
     {.name = "rank",
      .kind = PP_OPTION_TEXT,
      .argument = "0,3-5",
@@ -117,6 +126,7 @@ static const char examples[] = "usage: pipedump [options] PROGRAM          PROGR
                                "  pipedump demo.ppx --diff=other.ppx               two schedules side by side\n"
                                "  pipedump demo.ppx --format=trace -o demo.json    for chrome://tracing or Perfetto\n"
                                "  pipedump demo.ppx --format=svg -o demo.svg       the Gantt chart as a picture\n"
+                               "  pipedump demo.ppx --format=rows                  the order as a schedule to paste\n"
                                "\n"
                                "options:\n";
 
@@ -332,6 +342,9 @@ static bool emit(const struct pp_dump *dump, const struct arguments *arguments, 
 	case FORMAT_SVG:
 		pp_emit_gantt_svg(dump);
 		return true;
+	case FORMAT_ROWS:
+		pp_emit_rows(dump);
+		return true;
 	case FORMAT_TEXT:
 	case FORMAT_JSON:
 		break;
@@ -344,7 +357,7 @@ static bool wants_times(const struct arguments *arguments)
 	if (arguments->diff)
 		return true;
 	if (arguments->format == FORMAT_CSV || arguments->format == FORMAT_CSV_COMMS || arguments->format == FORMAT_TRACE ||
-	    arguments->format == FORMAT_SVG)
+	    arguments->format == FORMAT_SVG || arguments->format == FORMAT_ROWS)
 		return true;
 	return arguments->format != FORMAT_PPS && (arguments->view == VIEW_DEFAULT || views[arguments->view].wants_times);
 }
@@ -411,6 +424,8 @@ static bool show(struct pp_dump *dump, struct pp_program *program, const struct 
 	struct pp_measured_file measured = {0};
 	if (arguments->format == FORMAT_SVG && arguments->view != VIEW_DEFAULT && arguments->view != VIEW_GANTT)
 		return pp_fail(status, PP_EXIT_USAGE, "--format=svg draws the Gantt chart; the other views have no picture");
+	if (arguments->format == FORMAT_ROWS && (arguments->ranks || dump->named != pp_program_find(program, "train")))
+		return pp_fail(status, PP_EXIT_USAGE, "--format=rows writes the order of all ranks of `train`");
 	bool other = false;
 	if (arguments->diff && arguments->format != FORMAT_TEXT && arguments->format != FORMAT_JSON)
 		return pp_fail(status, PP_EXIT_USAGE, "--diff is text or JSON");

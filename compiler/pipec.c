@@ -253,6 +253,8 @@ static void dump(const struct pp_unit *unit, enum pp_pass pass, void *context)
 	const struct pp_pass_info *info = &pp_passes[pass];
 	if (settings->verbose)
 		fprintf(stderr, "pipec: %s: %s\n", info->name, info->summary);
+	if (settings->verbose && pass == PP_PASS_schedule && unit->schedule.remarks)
+		fputs(unit->schedule.remarks, stderr);
 	const char *wanted = settings->dump_after;
 	if (wanted && (strcmp(wanted, "all") == 0 || strcmp(wanted, info->name) == 0)) {
 		fprintf(stderr, "; after %s\n", info->name);

@@ -94,11 +94,8 @@ static bool make_written(struct pp_arena *arena, const struct pp_resolved *resol
 	if (!pp_rules_block(resolved->schedule))
 		return expand_rows(arena, resolved, resolved->schedule, stage_rank, diag, out);
 	struct pp_rows_input input = input_of(resolved, resolved->schedule, stage_rank);
-	if (problem)
-		return pp_rules_make(arena, &input, problem, draft, diag, out);
-	pp_error(diag, "E0010", pp_rules_block(resolved->schedule)->name.span,
-	         "`policy` in `schedule` is not supported yet");
-	return false;
+	assert(problem);
+	return pp_rules_make(arena, &input, problem, draft, diag, out);
 }
 
 static void report_refusal(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_policy *policy,

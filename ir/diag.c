@@ -58,6 +58,17 @@ size_t pp_diag_errors(const struct pp_diag *diag)
 	return diag->errors;
 }
 
+bool pp_diag_said(const struct pp_diag *diag, const char *code, struct pp_span span)
+{
+	for (size_t i = 0; i < diag->count; i++) {
+		const struct pp_message *message = diag->items[i];
+		if (strcmp(message->code, code) == 0 && message->labels[0].span.start == span.start &&
+		    message->labels[0].span.end == span.end)
+			return true;
+	}
+	return false;
+}
+
 static const char *format_text(struct pp_arena *arena, const char *format, va_list args)
 {
 	va_list again;

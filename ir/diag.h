@@ -51,6 +51,9 @@ void pp_detail(struct pp_message *message, const char *heading, const char *form
 void pp_diag_warnings_are_errors(struct pp_diag *diag);
 
 size_t pp_diag_errors(const struct pp_diag *diag);
+
+/* Is there a message of this code about this span already? For passes that run more than once. */
+bool pp_diag_said(const struct pp_diag *diag, const char *code, struct pp_span span);
 static inline bool pp_diag_ok(const struct pp_diag *diag)
 {
 	return pp_diag_errors(diag) == 0;

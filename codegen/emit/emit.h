@@ -50,6 +50,9 @@ void pp_emit_tables_json(const struct pp_dump *dump);
 void pp_emit_csv(const struct pp_dump *dump);
 void pp_emit_csv_comms(const struct pp_dump *dump);
 
+/* The order of the computes as a `schedule` block that compiles to it again. */
+void pp_emit_rows(const struct pp_dump *dump);
+
 void pp_emit_trace(const struct pp_dump *dump);
 void pp_emit_gantt_svg(const struct pp_dump *dump); /* a standalone picture */
 

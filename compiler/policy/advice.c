@@ -106,7 +106,9 @@ static const char *try_higher(struct trial *trial, struct pp_limit *limit, const
 		bool finished = finishes(trial, &time);
 		limit->raised = 0;
 		if (finished) {
-			const char *text = pp_arena_printf(trial->arena, "%llu%s", (unsigned long long)by, bytes ? "B" : "");
+			struct pp_rational number = {(pp_wide)by, 1};
+			struct pp_datum added = pp_datum_number(number, bytes ? PP_BYTES : PP_PURE);
+			const char *text = pp_datum_text(trial->arena, &added);
 			return pp_arena_printf(trial->arena, "with `limit %s` in its place it ends after %s",
 			                       raised_text(trial, limit, (long long)by, text), time_text(trial, time));
 		}

@@ -17,37 +17,32 @@ static const char *title_of(struct pp_arena *arena, const struct pp_list_rank *r
 
 /* ---- rules without effect -------------------------------------------------------------------- */
 
-static void warn_of_limit(const struct pp_rules *rules, const struct pp_limit *limit)
+static void warn(const struct pp_rules *rules, const char *code, struct pp_span span, const char *text,
+                 const char *help)
 {
-	if (limit->held > 0)
-		return;
-	struct pp_message *message =
-	    pp_warning(rules->diag, "W0630", limit->stmt->span, "this limit never holds anything back");
-	pp_help(message, "leave it out, or make it tighter");
+	if (!pp_diag_said(rules->diag, code, span)) /* a schedule may be made again for another split */
+		pp_help(pp_warning(rules->diag, code, span, "%s", text), "%s", help);
 }
 
 static void warn_of_preference(const struct pp_rules *rules, const struct pp_preference *preference)
 {
 	if (preference->chosen == 0) {
-		struct pp_message *message =
-		    pp_warning(rules->diag, "W0631", preference->stmt->span, "the turn of this `prefer` never comes");
-		pp_help(message, "the first line whose `when` holds counts; a line without `when` always holds");
+		warn(rules, "W0631", preference->stmt->span, "the turn of this `prefer` never comes",
+		     "the first line whose `when` holds counts; a line without `when` always holds");
 		return;
 	}
-	for (uint32_t i = 0; i < preference->count; i++) {
-		const struct pp_alternative *alternative = &preference->alternatives[i];
-		if (alternative->taken > 0)
-			continue;
-		struct pp_message *message =
-		    pp_warning(rules->diag, "W0632", alternative->action->span, "this line never takes this action");
-		pp_help(message, "leave it out, or put it before what is taken in its place");
-	}
+	for (uint32_t i = 0; i < preference->count; i++)
+		if (preference->alternatives[i].taken == 0)
+			warn(rules, "W0632", preference->alternatives[i].action->span, "this line never takes this action",
+			     "leave it out, or put it before what is taken in its place");
 }
 
 void pp_rules_warn(const struct pp_rules *rules)
 {
 	for (size_t i = 0; i < rules->limit_count; i++)
-		warn_of_limit(rules, &rules->limits[i]);
+		if (rules->limits[i].held == 0)
+			warn(rules, "W0630", rules->limits[i].stmt->span, "this limit never holds anything back",
+			     "leave it out, or make it tighter");
 	for (size_t i = 0; i < rules->preference_count; i++)
 		warn_of_preference(rules, &rules->preferences[i]);
 }

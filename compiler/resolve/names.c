@@ -41,10 +41,13 @@ static bool is_counter(const char *name)
 	return false;
 }
 
-static void report_unknown(struct walk *walk, const struct pp_expr *path)
+static void report_unknown(struct walk *walk, const struct bound *bound, const struct pp_expr *path)
 {
 	const char *names[256];
 	size_t count = 0;
+	for (; bound && count < 100; bound = bound->outer)
+		if (bound->name && bound->name[1])
+			names[count++] = bound->name;
 	for (size_t i = 0; i < walk->module->count && count < 250; i++)
 		if (walk->module->symbols[i].stmt->kind != PP_STMT_BLOCK)
 			names[count++] = walk->module->symbols[i].key;
@@ -56,8 +59,11 @@ static void report_unknown(struct walk *walk, const struct pp_expr *path)
 	else if (pp_eval_is_function(path->text))
 		pp_help(message, "a count that calls a function stands in brackets: write `*(%s(...))`", path->text);
 	else
-		pp_help(message, "a schedule knows r (rank), p (ranks), v (stages on the rank), m (microbatches), loop "
-		                 "variables, params and lets");
+		pp_help(message, walk->policy
+		                     ? "rules know the counters F B I W (F.1 of a chunk) and mem, r (rank), p (ranks), v "
+		                       "(stages on the rank), m (microbatches), params and lets"
+		                     : "a schedule knows r (rank), p (ranks), v (stages on the rank), m (microbatches), loop "
+		                       "variables, params and lets");
 }
 
 static bool is_attribute(const struct pp_expr *path)
@@ -92,7 +98,7 @@ static void visit_path(struct walk *walk, const struct bound *bound, const struc
 		return;
 	if (path->part_count == 1 && pp_schema_attribute(PP_BLOCK_schedule, first) != PP_ATTR_COUNT)
 		return;
-	report_unknown(walk, path);
+	report_unknown(walk, bound, path);
 }
 
 static void visit_expr(struct walk *walk, const struct bound *bound, const struct pp_expr *expr)
@@ -190,6 +196,14 @@ static bool is_policy(const struct pp_stmt *stmt)
 	return stmt->kind == PP_STMT_BLOCK && strcmp(stmt->name.text, "policy") == 0;
 }
 
+static void report_second(struct pp_resolver *resolver, const struct pp_stmt *first, const struct pp_stmt *second)
+{
+	struct pp_message *message =
+	    pp_error(resolver->diag, "E0103", second->name.span, "this schedule has a `policy` already");
+	pp_label(message, first->name.span, "the first");
+	pp_help(message, "write all rules in one, or make two schedules of it");
+}
+
 static void check_rules(struct walk *walk, const struct bound *bound, const struct pp_stmt *policy)
 {
 	bound = bind_lets(walk->resolver, bound, policy->body);
@@ -209,8 +223,7 @@ static void check_schedule(struct pp_resolver *resolver, struct pp_module *modul
 		if (!is_policy(at))
 			continue;
 		if (policy)
-			pp_label(pp_error(resolver->diag, "E0103", at->name.span, "this schedule has a `policy` already"),
-			         policy->name.span, "the first");
+			report_second(resolver, policy, at);
 		policy = at;
 	}
 	walk.policy = policy != NULL;
