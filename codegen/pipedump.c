@@ -324,6 +324,13 @@ static bool emit_view(const struct pp_dump *dump, enum view view, bool json, str
 	return true;
 }
 
+static void note_csv(const struct pp_dump *dump)
+{
+	const char *note = pp_csv_note(dump);
+	if (note)
+		fprintf(stderr, "pipedump: note: %s\n", note);
+}
+
 static bool emit(const struct pp_dump *dump, const struct arguments *arguments, struct pp_status *status)
 {
 	switch ((enum format)arguments->format) {
@@ -332,9 +339,11 @@ static bool emit(const struct pp_dump *dump, const struct arguments *arguments, 
 		return true;
 	case FORMAT_CSV:
 		pp_emit_csv(dump);
+		note_csv(dump);
 		return true;
 	case FORMAT_CSV_COMMS:
 		pp_emit_csv_comms(dump);
+		note_csv(dump);
 		return true;
 	case FORMAT_TRACE:
 		pp_emit_trace(dump);

@@ -2,12 +2,14 @@
  * action, microbatch), overlapped pairs as (0F7;7B3)OVERLAP_F_B.
  *
  * compute_only is a grid: a column is a step in which every action takes one unit, an empty cell is a step without
- * action (its loader posts receives by column). Recompute is no action there: a stage's module does it in backward. An
- * action stands in the first column after those of its predecessor on the rank and of the action that makes its input.
- */
+ * action (a loader posts receives by column). Recompute is no action there: a stage's module does it in backward. An
+ * action stands in the first column after those of its predecessor on the rank and of the action that makes its input;
+ * a row ends with its last action. Lines end with LF. ir/csv.h says what such files may hold; what is written here
+ * passes that, and the rules of PyTorch's own loader. */
 #include "emit.h"
 
 #include "ir/lifetime.h"
+#include "ir/rows_print.h"
 
 #include <string.h>
 
@@ -137,17 +139,14 @@ static void print_pair(const struct pp_dump *dump, const struct pp_instr *first,
 void pp_emit_csv(const struct pp_dump *dump)
 {
 	const struct row *rows = place_all(dump);
-	uint32_t width = 0;
-	for (uint32_t rank = 0; rank < dump->program->ranks; rank++)
-		width = rows[rank].next_column > width ? rows[rank].next_column : width;
 	for (uint32_t rank = 0; rank < dump->program->ranks; rank++) {
 		if (!dump->chosen[rank])
 			continue;
 		uint32_t at = 0;
-		for (uint32_t column = 0; column < width; column++) {
+		for (uint32_t column = 0; at < rows[rank].done; column++) {
 			if (column)
 				fputc(',', dump->out);
-			if (at >= rows[rank].done || rows[rank].column[at] != column)
+			if (rows[rank].column[at] != column)
 				continue;
 			const struct pp_instr *instr = &rows[rank].actions[at++];
 			if (at < rows[rank].done && rows[rank].column[at] == column)
@@ -188,4 +187,24 @@ void pp_emit_csv_comms(const struct pp_dump *dump)
 		if (dump->chosen[rank])
 			fputc('\n', dump->out);
 	}
+}
+
+const char *pp_csv_note(const struct pp_dump *dump)
+{
+	const struct pp_program *program = dump->program;
+	uint32_t *ranks = PP_NEW_ARRAY(dump->arena, uint32_t, program->stage_count);
+	for (uint32_t s = 0; s < program->stage_count; s++)
+		ranks[s] = program->stages[s].rank;
+	for (uint32_t r = 0; r < program->ranks; r++)
+		if (!dump->chosen[r])
+			return "a loader wants all rows: leave --rank out";
+	if (pp_is_forward_only(dump->named))
+		return "PyTorch refuses a schedule without backwards; this shows the order alone";
+	const char *place = pp_place_text(dump->arena, program->ranks, program->stage_count, ranks);
+	if (strcmp(place, "loop") == 0 || strcmp(place, "v") == 0)
+		return NULL;
+	return pp_arena_printf(dump->arena,
+	                       "place = %s is neither loop nor v: _PipelineScheduleRuntime takes it from the file, no "
+	                       "schedule class of PyTorch places its stages so",
+	                       place);
 }

@@ -49,6 +49,8 @@ void pp_emit_tables_json(const struct pp_dump *dump);
 /* PyTorch's schedule files: compute only, one column per step, time-aligned; or every action with its transfers. */
 void pp_emit_csv(const struct pp_dump *dump);
 void pp_emit_csv_comms(const struct pp_dump *dump);
+/* What PyTorch cannot do with such a file, for people; NULL: nothing. */
+const char *pp_csv_note(const struct pp_dump *dump);
 
 /* The order of the computes as a `schedule` block that compiles to it again. */
 void pp_emit_rows(const struct pp_dump *dump);
