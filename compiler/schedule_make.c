@@ -6,9 +6,11 @@
 #include "policy.h"
 #include "policy/make.h"
 #include "rows.h"
+#include "search/make.h"
 
 #include <assert.h>
 #include <inttypes.h>
+#include <string.h>
 
 uint32_t *pp_schedule_place(struct pp_arena *arena, const struct pp_spec *spec)
 {
@@ -148,6 +150,8 @@ bool pp_schedule_make(struct pp_arena *arena, const struct pp_resolved *resolved
 	assert(policy && policy->status == PP_NOW);
 	if (!fits_placement(resolved, policy, stage_rank, diag))
 		return false;
+	if (strcmp(policy->name, "search") == 0)
+		return pp_search_make(arena, resolved, sources, diag, problem, out);
 	if (policy->make)
 		return construct(arena, resolved, policy, problem, draft, diag, out);
 	const struct pp_stmt *block = pp_library_schedule(arena, resolved->strings, sources, diag, policy->name);

@@ -104,6 +104,15 @@ struct pp_parallel {
 	uint64_t bucket;                   /* bytes of gradients or weights that a rank has outstanding over dp at most */
 };
 
+/* What `schedule search` is after. */
+struct pp_seek {
+	uint8_t objective; /* enum pp_objective of compiler/search/search.h */
+	uint64_t timeout;  /* ns */
+	uint64_t seed;
+	const char *start; /* the schedule that it starts from; NULL: all compete */
+	struct pp_span start_span;
+};
+
 /* The `stages` block. */
 struct pp_stages_spec {
 	uint8_t place;        /* enum pp_place */
@@ -130,6 +139,7 @@ struct pp_spec {
 	struct pp_train train;
 	const char *schedule_name; /* of the active schedule */
 	uint64_t schedule_memory;  /* bound `memory <=` of the schedule, 0: none */
+	struct pp_seek seek;       /* schedule search */
 	uint32_t group;            /* interleaved: microbatches per group, 0: default */
 	uint32_t pair_permille;    /* time of an overlapped pair, in thousandths of both in turn */
 	bool drop_surplus;         /* its rows may have actions of microbatches that do not exist */

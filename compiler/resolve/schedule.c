@@ -234,6 +234,23 @@ static enum pp_lookup lookup(void *context, struct pp_eval *eval, const struct p
 	return PP_LOOKUP_FOUND;
 }
 
+static void read_seek(struct pp_resolver *resolver, struct pp_section *section, struct pp_seek *seek)
+{
+	pp_field_choice(resolver, section, PP_ATTR_schedule_objective, &seek->objective);
+	pp_field_scaled(resolver, section, PP_ATTR_schedule_timeout, 1000000000, &seek->timeout);
+	pp_field_whole(resolver, section, PP_ATTR_schedule_seed, &seek->seed);
+	if (!pp_field_given(section, PP_ATTR_schedule_start) ||
+	    !pp_field_name(resolver, section, PP_ATTR_schedule_start, &seek->start))
+		return;
+	seek->start_span = pp_field_span(section, PP_ATTR_schedule_start);
+	const struct pp_policy *policy = pp_policy_find(seek->start);
+	if (policy && policy->status == PP_NOW && strcmp(seek->start, "search") != 0)
+		return;
+	struct pp_message *message =
+	    pp_error(resolver->diag, "E0641", seek->start_span, "search can't start from `%.60s`", seek->start);
+	pp_help(message, "name a schedule of the library: %s", pp_policy_names(resolver->arena));
+}
+
 void pp_resolve_schedule(struct pp_resolver *resolver)
 {
 	struct pp_spec *spec = &resolver->out->spec;
@@ -243,6 +260,7 @@ void pp_resolve_schedule(struct pp_resolver *resolver)
 		spec->schedule_memory = memory;
 	if (pp_field_whole(resolver, section, PP_ATTR_schedule_group, &group))
 		spec->group = (uint32_t)group;
+	read_seek(resolver, section, &spec->seek);
 	double pair;
 	uint8_t surplus;
 	spec->pair_permille = 1000;

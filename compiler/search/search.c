@@ -18,7 +18,8 @@ enum {
 	WINDOW_ACTIONS = 12000, /* beyond, a window is solved first */
 	MOST_GROUP = 3,         /* microbatches of a pattern */
 	MOST_PATTERN_STAGES = 512,
-	ROUNDS = 8 /* of improvement */
+	ROUNDS = 8,             /* of improvement */
+	MEMORY_STEPS = 6        /* searches for less memory */
 };
 
 /* ---- least memory ---------------------------------------------------------------------------- */
@@ -154,6 +155,24 @@ static void construct_by_window(const struct search *s, struct pp_contest *conte
 		pp_pattern_enter(contest, &made->pattern);
 }
 
+static void enter_rows(struct pp_contest *contest, const struct pp_row *rows, const char *name)
+{
+	if (pp_packed_read(contest->packed, rows, contest->order))
+		pp_contest_enter(contest, name);
+}
+
+static void enter_starts(const struct search *s, struct pp_contest *contest)
+{
+	const struct pp_search_options *options = s->options;
+	if (options->start) {
+		enter_rows(contest, options->start, options->start_name);
+		return;
+	}
+	for (uint32_t i = 0; i < options->more_count; i++)
+		enter_rows(contest, options->more[i].rows, options->more[i].name);
+	pp_search_starts(contest, s->problem);
+}
+
 static struct pp_contest *solve(const struct search *s, struct pp_search_report *report)
 {
 	struct pp_contest *contest = new_contest(s, s->problem, NULL);
@@ -161,11 +180,10 @@ static struct pp_contest *solve(const struct search *s, struct pp_search_report 
 	if (!contest || !has_room(contest->packed, report))
 		return NULL;
 	enter_serial(contest);
-	if (s->options->start && pp_packed_read(contest->packed, s->options->start, contest->order))
-		pp_contest_enter(contest, s->options->start_name);
-	else if (!s->options->start)
-		pp_search_starts(contest, s->problem);
-	if (contest->packed->actions > WINDOW_ACTIONS)
+	enter_starts(s, contest);
+	if (s->options->start && contest->count > 1)
+		improve(contest, s->effort * 2 / 3);
+	else if (contest->packed->actions > WINDOW_ACTIONS)
 		construct_by_window(s, contest, &made);
 	else
 		construct(contest, s->effort * 2 / 3, &made);
@@ -198,31 +216,94 @@ static uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
+/* Under the rooms of the problem, by both forms of backward where both may gain. */
+static bool seek(struct pp_arena *arena, struct search *s, struct pp_row *rows, struct pp_search_report *report)
+{
+	bool forms[] = {false, true};
+	report->value = UINT64_MAX;
+	for (unsigned i = 0; i < 2; i++) {
+		s->fused = forms[i];
+		if (s->fused ? !s->options->fused && !may_gain_fused(s->problem) : s->options->fused)
+			continue;
+		s->arena = pp_arena_scratch(arena);
+		struct pp_contest *contest = solve(s, report);
+		if (contest)
+			report->effort += *contest->packed->effort;
+		if (contest && contest->best[0].value < report->value) {
+			report->value = contest->best[0].value;
+			report->start = contest->best[0].name;
+			report->bound = pp_order_bound(arena, s->problem, s->fused);
+			report->stopped = contest->best[0].value <= contest->bound ? "optimal"
+			                  : contest->late                          ? "timeout"
+			                                                           : "effort";
+			pp_packed_write(arena, contest->packed, contest->best[0].order, rows);
+		}
+		pp_arena_destroy(s->arena);
+	}
+	return report->value != UINT64_MAX;
+}
+
+/* Peaks of rows: what memory the next search may do with less of. */
+static bool peaks_of(struct pp_arena *scratch, const struct pp_order_problem *problem, const struct pp_row *rows,
+                     uint64_t *peak)
+{
+	struct pp_order_times times;
+	if (!pp_order_run(scratch, problem, rows, false, &times))
+		return false;
+	for (uint32_t r = 0; r < problem->ranks; r++)
+		peak[r] = times.rank[r].peak;
+	return true;
+}
+
+/* Halve what the fullest rank may hold, between nothing and what the fastest order takes, and keep what is fast enough.
+ */
+static void spare_memory(struct pp_arena *arena, struct search *s, struct pp_row *rows, struct pp_search_report *report)
+{
+	const struct pp_order_problem *whole = s->problem;
+	struct pp_order_problem tight = *whole;
+	uint32_t ranks = whole->ranks;
+	uint64_t limit = report->value + report->value / 100 * PP_MEMORY_PERCENT;
+	uint64_t *room = PP_NEW_ARRAY(arena, uint64_t, ranks), *peak = PP_NEW_ARRAY(arena, uint64_t, ranks);
+	struct pp_row *trial = PP_NEW_ARRAY(arena, struct pp_row, ranks);
+	if (!peaks_of(arena, whole, rows, peak))
+		return;
+	uint64_t most = 0;
+	for (uint32_t r = 0; r < ranks; r++)
+		most = peak[r] > most ? peak[r] : most;
+	tight.room = room;
+	s->problem = &tight;
+	for (uint64_t low = 0, high = most, step = 0; step < MEMORY_STEPS && high - low > most / 64; step++) {
+		uint64_t middle = low + (high - low) / 2;
+		struct pp_search_report found = {0};
+		for (uint32_t r = 0; r < ranks; r++)
+			room[r] = middle < whole->room[r] ? middle : whole->room[r];
+		bool ok = seek(arena, s, trial, &found) && found.value <= limit;
+		report->effort += found.effort;
+		if (!ok) {
+			low = middle;
+			continue;
+		}
+		peaks_of(arena, &tight, trial, peak);
+		high = 0;
+		for (uint32_t r = 0; r < ranks; r++)
+			high = peak[r] > high ? peak[r] : high;
+		memcpy(rows, trial, ranks * sizeof *rows);
+		found.effort = report->effort;
+		*report = found;
+	}
+	s->problem = whole;
+}
+
 bool pp_search(struct pp_arena *arena, const struct pp_order_problem *problem, const struct pp_search_options *options,
                struct pp_row *rows, struct pp_search_report *report)
 {
-	struct search s = {.problem = problem, .options = options, .arena = pp_arena_scratch(arena)};
-	bool span = options->objective == PP_SEEK_SPAN, forms[] = {false, true};
+	struct search s = {.problem = problem, .options = options};
 	s.effort = options->effort ? options->effort : default_effort(problem, options->fused);
 	s.deadline = options->timeout ? now_ns() + options->timeout : 0;
-	*report = (struct pp_search_report){.stopped = "effort", .value = UINT64_MAX};
-	for (unsigned i = 0; i < 2; i++) {
-		s.fused = forms[i];
-		if (s.fused ? !options->fused && !may_gain_fused(problem) : options->fused)
-			continue;
-		struct pp_contest *contest = solve(&s, report);
-		if (!contest)
-			continue;
-		report->effort += *contest->packed->effort;
-		if (contest->best[0].value >= report->value)
-			continue;
-		report->value = contest->best[0].value;
-		report->start = contest->best[0].name;
-		report->bound = pp_order_bound(arena, problem, s.fused);
-		report->stopped = contest->best[0].value <= contest->bound ? "optimal" : contest->late ? "timeout" : "effort";
-		pp_packed_write(arena, contest->packed, contest->best[0].order, rows);
-	}
-	(void)span;
-	pp_arena_destroy(s.arena);
-	return report->value != UINT64_MAX;
+	*report = (struct pp_search_report){.stopped = "effort"};
+	if (!seek(arena, &s, rows, report))
+		return false;
+	if (options->objective == PP_SEEK_MEMORY)
+		spare_memory(arena, &s, rows, report);
+	return true;
 }

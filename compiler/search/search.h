@@ -11,7 +11,15 @@
 enum pp_objective {
 	PP_SEEK_TIME,   /* least makespan */
 	PP_SEEK_SPAN,   /* least longest span of a rank */
-	PP_SEEK_MEMORY, /* least memory at which any order exists, then the least makespan at that */
+	PP_SEEK_MEMORY, /* least memory that costs at most PP_MEMORY_PERCENT of the least makespan found */
+};
+
+enum { PP_MEMORY_PERCENT = 5 };
+
+/* An order from elsewhere. */
+struct pp_search_start {
+	const char *name; /* for people */
+	const struct pp_row *rows;
 };
 
 struct pp_search_options {
@@ -19,9 +27,11 @@ struct pp_search_options {
 	uint64_t seed;
 	uint64_t effort;            /* actions evaluated; 0: what suits the size */
 	uint64_t timeout;           /* ns of wall time, 0: none. A safety: what it cuts off depends on the machine */
-	const struct pp_row *start; /* [ranks], or NULL: all constructions compete */
+	const struct pp_row *start; /* [ranks], or NULL: all constructions compete, that of policies.def among them */
 	const char *start_name;     /* of `start`, for people */
-	bool fused;                 /* only F and B */
+	const struct pp_search_start *more; /* [more_count]: orders that compete besides; those that do not fit are left out */
+	uint32_t more_count;
+	bool fused; /* only F and B */
 };
 
 struct pp_search_report {

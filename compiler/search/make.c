@@ -1,0 +1,155 @@
+/* From a spec to the search, and from its report to text. */
+#include "make.h"
+
+#include "search.h"
+
+#include "compiler/library.h"
+#include "compiler/policy.h"
+#include "compiler/rows.h"
+#include "ir/figures.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+struct starts {
+	struct pp_search_start *items;
+	uint32_t count;
+};
+
+/* Rows of a library schedule on this placement. False: it can't be used here; why does not matter. */
+static bool expand(struct pp_arena *arena, const struct pp_resolved *resolved, struct pp_sources *sources,
+                   const struct pp_policy *policy, const struct pp_schedule *frame, struct pp_schedule *rows)
+{
+	const struct pp_spec *spec = &resolved->spec;
+	struct pp_diag *unseen = pp_diag_create(arena, sources);
+	struct pp_rows_input input = {
+	    .name = policy->name,
+	    .block = pp_library_schedule(arena, resolved->strings, sources, unseen, policy->name),
+	    .shipped = true,
+	    .place = spec->schedule_span,
+	    .ranks = frame->ranks,
+	    .stages = frame->stages,
+	    .microbatches = frame->microbatches,
+	    .stage_rank = frame->stage_rank,
+	    .scope = resolved->scope,
+	    .strings = resolved->strings,
+	    .sources = resolved->sources,
+	};
+	return input.block && pp_rows_expand(arena, &input, unseen, rows) && pp_schedule_check(arena, rows, unseen);
+}
+
+/* Library schedules as starts: all, or only the one that the spec names. */
+static struct starts list_starts(struct pp_arena *arena, const struct pp_resolved *resolved, struct pp_sources *sources,
+                                 const struct pp_schedule *frame)
+{
+	const char *only = resolved->spec.seek.start;
+	struct starts starts = {.items = PP_NEW_ARRAY(arena, struct pp_search_start, pp_policy_count)};
+	for (size_t i = 0; i < pp_policy_count; i++) {
+		const struct pp_policy *policy = &pp_policies[i];
+		struct pp_schedule rows;
+		if (policy->make || policy->status != PP_NOW || strcmp(policy->name, "search") == 0 ||
+		    (only && strcmp(only, policy->name) != 0))
+			continue;
+		if (expand(arena, resolved, sources, policy, frame, &rows))
+			starts.items[starts.count++] = (struct pp_search_start){policy->name, rows.rows};
+	}
+	return starts;
+}
+
+/* Rows of the constructor that the spec names as start. */
+static bool construct_start(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_order_problem *problem,
+                            struct starts *starts)
+{
+	const struct pp_policy *policy = pp_policy_find(spec->seek.start);
+	struct pp_row *rows = PP_NEW_ARRAY(arena, struct pp_row, problem->ranks);
+	struct pp_order_options options = {0};
+	struct pp_order_refusal refusal = {0};
+	if (!policy->make || !policy->make(arena, problem, &options, rows, &refusal))
+		return false;
+	starts->items[starts->count++] = (struct pp_search_start){policy->name, rows};
+	return true;
+}
+
+static bool report_start(const struct pp_spec *spec, struct pp_diag *diag)
+{
+	struct pp_message *message = pp_error(diag, "E0641", spec->seek.start_span,
+	                                      "search can't start from `%s`: it can't be used on these ranks and stages",
+	                                      spec->seek.start);
+	pp_help(message, "leave `start` out: then all that can be used compete");
+	return false;
+}
+
+static void report_infeasible(struct pp_arena *arena, const struct pp_spec *spec,
+                              const struct pp_order_problem *problem, const struct pp_search_report *report,
+                              struct pp_diag *diag)
+{
+	uint64_t room = problem->room[report->tight_rank], lacking = report->least_room - room;
+	struct pp_message *message =
+	    pp_error(diag, "E0640", spec->schedule_span,
+	             "no order fits the memory: rank %" PRIu32 " needs %" PRIu64 " bytes (%s) for activations, there are %" PRIu64,
+	             report->tight_rank, report->least_room, pp_show_bytes(arena, report->least_room), room);
+	pp_note(message, "that is one microbatch at a time on all of its stages, beside weights, gradients, moments, "
+	                 "messages and workspace");
+	if (spec->schedule_memory)
+		pp_help(message, "allow %s more: `memory <= %" PRIu64 "B`", pp_show_bytes(arena, lacking),
+		        spec->schedule_memory + lacking);
+	else
+		pp_help(message, "use more ranks, a smaller microbatch, or `recompute = full` in `train`");
+}
+
+bool pp_search_make(struct pp_arena *arena, const struct pp_resolved *resolved, struct pp_sources *sources,
+                    struct pp_diag *diag, const struct pp_order_problem *problem, struct pp_schedule *out)
+{
+	const struct pp_spec *spec = &resolved->spec;
+	*out = (struct pp_schedule){
+	    .name = spec->schedule_name,
+	    .ranks = problem->ranks,
+	    .stages = problem->stages,
+	    .microbatches = problem->microbatches,
+	    .stage_rank = PP_NEW_ARRAY(arena, uint32_t, problem->stages),
+	    .rows = PP_NEW_ARRAY(arena, struct pp_row, problem->ranks),
+	};
+	for (uint32_t s = 0; s < problem->stages; s++)
+		out->stage_rank[s] = problem->stage[s].rank;
+	if ((uint64_t)problem->stages * problem->microbatches * 3 > PP_ROWS_MOST_ACTIONS) {
+		pp_error(diag, "E0623", spec->schedule_span, "search would order more than %d actions", PP_ROWS_MOST_ACTIONS);
+		return false;
+	}
+	struct starts starts = list_starts(arena, resolved, sources, out);
+	if (spec->seek.start && starts.count == 0 && !construct_start(arena, spec, problem, &starts))
+		return report_start(spec, diag);
+	struct pp_search_options options = {
+	    .objective = (enum pp_objective)spec->seek.objective,
+	    .seed = spec->seek.seed,
+	    .timeout = spec->seek.timeout,
+	    .start = spec->seek.start ? starts.items[0].rows : NULL,
+	    .start_name = spec->seek.start,
+	    .more = starts.items,
+	    .more_count = starts.count,
+	};
+	struct pp_search_report *report = PP_NEW(arena, struct pp_search_report);
+	if (!pp_search(arena, problem, &options, out->rows, report)) {
+		report_infeasible(arena, spec, problem, report, diag);
+		return false;
+	}
+	out->search = report;
+	if (strcmp(report->stopped, "timeout") == 0)
+		pp_help(pp_warning(diag, "W0642", spec->schedule_span,
+		                   "the search was stopped by its timeout: another machine may find another order"),
+		        "raise `timeout`, or leave it out: by itself the search ends after a fixed number of evaluations");
+	return true;
+}
+
+void pp_search_print(struct pp_arena *arena, const struct pp_resolved *resolved, const struct pp_schedule *schedule,
+                     FILE *out)
+{
+	const struct pp_search_report *report = schedule->search;
+	bool span = resolved->spec.seek.objective == PP_SEEK_SPAN;
+	uint64_t bound = span ? report->bound.span : report->bound.makespan;
+	struct pp_time_unit unit = pp_time_unit_for(report->value);
+	fprintf(out, "search: %s %s %s, bound %s %s, gap %.1f %%; from %s; %.1f M actions evaluated; stopped by %s\n",
+	        span ? "longest span" : "makespan", pp_show_time(arena, report->value, unit), unit.name,
+	        pp_show_time(arena, bound, unit), unit.name,
+	        bound ? 100.0 * (double)(report->value - bound) / (double)bound : 0, report->start,
+	        (double)report->effort * 1e-6, strcmp(report->stopped, "optimal") == 0 ? "proof" : report->stopped);
+}
