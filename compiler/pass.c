@@ -15,6 +15,7 @@
 #include "partition.h"
 #include "recompute.h"
 #include "schedule_make.h"
+#include "search/place.h"
 #include "stages_print.h"
 
 #include <inttypes.h>
@@ -396,6 +397,13 @@ static bool wants_another_round(struct pp_unit *unit, enum pp_pass *from)
 	return true;
 }
 
+/* `schedule search` may choose the placement, which the spec then is resolved for. */
+static bool places_itself(struct pp_unit *unit)
+{
+	return unit->resolved.policy && strcmp(unit->resolved.policy, "search") == 0 && !unit->options.hint.place &&
+	       pp_search_place(unit);
+}
+
 bool pp_compile(struct pp_unit *unit, enum pp_pass last, void (*after)(const struct pp_unit *, enum pp_pass, void *),
                 void *context)
 {
@@ -406,6 +414,8 @@ bool pp_compile(struct pp_unit *unit, enum pp_pass last, void (*after)(const str
 		if (!ok || !pp_diag_ok(unit->diag))
 			return false;
 		enum pp_pass from;
+		if (i == PP_PASS_resolve && last > PP_PASS_resolve && places_itself(unit))
+			i = PP_PASS_resolve - 1;
 		if (i == PP_PASS_plan && wants_another_round(unit, &from))
 			i = (unsigned)from - 1;
 	}

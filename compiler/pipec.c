@@ -5,6 +5,7 @@
 #include "pass.h"
 #include "plan.h"
 #include "predict.h"
+#include "search/make.h"
 #include "show.h"
 #include "summary.h"
 
@@ -531,12 +532,16 @@ static int show_file(const struct settings *settings, const struct pp_option_lis
 	if (!load(&job, operands->items[0], &content, &status))
 		return job_fail(&job, &status);
 	bool ok = pp_compile(unit, PP_PASS_resolve, NULL, NULL);
+	bool search = ok && unit->resolved.policy && strcmp(unit->resolved.policy, "search") == 0;
+	ok = ok && (!search || pp_compile(unit, PP_PASS_simulate, NULL, NULL)); /* it chooses the placement */
 	const char *what = operands->count > 1 ? operands->items[1] : NULL, *near = NULL;
 	if (ok && !pp_settings_print(unit->arena, &unit->resolved, what, stdout, &near)) {
 		fprintf(stderr, "pipec show: nothing is called `%s`%s%s%s\n", what, near ? "; did you mean `" : "",
 		        near ? near : "", near ? "`?" : "");
 		ok = false;
 	}
+	if (ok && search && !what)
+		pp_search_print(unit->arena, &unit->resolved, &unit->schedule, stdout);
 	return job_close(&job, ok);
 }
 

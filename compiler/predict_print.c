@@ -2,6 +2,7 @@
 #include "predict.h"
 
 #include "measured.h"
+#include "search/make.h"
 #include "summary.h"
 
 #include "ir/figures.h"
@@ -228,6 +229,8 @@ static void print_text(const struct pp_unit *unit, const struct pp_sim *sim, con
 	pp_summary_idle(unit, out);
 	fprintf(out, ", %u stage%s, m = %u, %s\n", program->stage_count, program->stage_count == 1 ? "" : "s",
 	        program->microbatches, program->schedule_name ? program->schedule_name : "rows");
+	if (unit->schedule.search)
+		pp_search_print(unit->arena, &unit->resolved, &unit->schedule, out);
 	print_costs(unit, transport, out);
 	fputc('\n', out);
 	print_layers(unit, out);
@@ -266,6 +269,8 @@ static void print_json(const struct pp_unit *unit, const struct pp_sim *sim, con
 	pp_json_uint(&json, "span_lower_bound", sim->bound.span);
 	pp_json_number(&json, "span_gap", pp_bound_gap(sim->longest_span, sim->bound.span));
 	pp_json_number(&json, "bubble", sim->bubble);
+	if (unit->schedule.search)
+		pp_search_json(&unit->resolved, &unit->schedule, &json);
 	json_layers(unit, &json);
 	json_terms(terms, &json);
 	pp_json_close(&json);

@@ -16,6 +16,13 @@ struct pp_library_file {
 	const char *path, *text;
 };
 
+/* Placement and stages per rank of `schedule search` where the spec leaves them open. */
+struct pp_place_hint {
+	const char *place; /* "loop" or "v"; NULL: the defaults */
+	uint32_t vpp;
+	bool trial; /* only to see which placement is best: search for a shorter time */
+};
+
 struct pp_resolve_options {
 	const char *const *defines; /* -D: "nodes=4" */
 	size_t define_count;
@@ -24,6 +31,7 @@ struct pp_resolve_options {
 	const char *const *folders; /* -I */
 	size_t folder_count;
 	const char *schedule;                  /* --schedule, or NULL */
+	struct pp_place_hint hint;
 	const struct pp_library_file *shipped; /* library files that come with the compiler */
 	size_t shipped_count;
 };

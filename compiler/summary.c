@@ -3,6 +3,7 @@
 
 #include "ir/figures.h"
 #include "ir/json.h"
+#include "search/make.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -59,6 +60,8 @@ static void print_text(const struct pp_unit *unit, const char *output, FILE *out
 	        pp_show_bytes(unit->arena, program->rank[rank].arena_bytes), rank);
 	pp_proof_print(out, &program->stamp);
 	fputc('\n', out);
+	if (unit->schedule.search)
+		pp_search_print(unit->arena, &unit->resolved, &unit->schedule, out);
 }
 
 static void print_json(const struct pp_unit *unit, const char *output, FILE *out)
@@ -92,6 +95,8 @@ static void print_json(const struct pp_unit *unit, const char *output, FILE *out
 	pp_json_number(&json, "bubble", unit->sim.bubble);
 	pp_json_uint(&json, "peak_bytes", program->rank[rank].arena_bytes);
 	pp_json_uint(&json, "peak_rank", rank);
+	if (unit->schedule.search)
+		pp_search_json(&unit->resolved, &unit->schedule, &json);
 	pp_json_open_array(&json, "layouts");
 	for (unsigned i = 0; i < PP_LAYOUT_COUNT; i++)
 		if (program->stamp.layouts >> i & 1)

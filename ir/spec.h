@@ -110,6 +110,7 @@ struct pp_seek {
 	uint64_t timeout;  /* ns */
 	uint64_t seed;
 	const char *start; /* the schedule that it starts from; NULL: all compete */
+	bool trial;        /* only to compare placements: search for a shorter time */
 	struct pp_span start_span;
 };
 

@@ -236,6 +236,7 @@ static enum pp_lookup lookup(void *context, struct pp_eval *eval, const struct p
 
 static void read_seek(struct pp_resolver *resolver, struct pp_section *section, struct pp_seek *seek)
 {
+	seek->trial = resolver->options->hint.trial;
 	pp_field_choice(resolver, section, PP_ATTR_schedule_objective, &seek->objective);
 	pp_field_scaled(resolver, section, PP_ATTR_schedule_timeout, 1000000000, &seek->timeout);
 	pp_field_whole(resolver, section, PP_ATTR_schedule_seed, &seek->seed);
@@ -248,7 +249,7 @@ static void read_seek(struct pp_resolver *resolver, struct pp_section *section, 
 		return;
 	struct pp_message *message =
 	    pp_error(resolver->diag, "E0641", seek->start_span, "search can't start from `%.60s`", seek->start);
-	pp_help(message, "name a schedule of the library: %s", pp_policy_names(resolver->arena));
+	pp_help(message, "name a schedule of the library, as in `start = zb_v`, or leave it out: then all compete");
 }
 
 void pp_resolve_schedule(struct pp_resolver *resolver)

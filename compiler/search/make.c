@@ -72,9 +72,9 @@ static bool construct_start(struct pp_arena *arena, const struct pp_spec *spec, 
 
 static bool report_start(const struct pp_spec *spec, struct pp_diag *diag)
 {
-	struct pp_message *message = pp_error(diag, "E0641", spec->seek.start_span,
-	                                      "search can't start from `%s`: it can't be used on these ranks and stages",
-	                                      spec->seek.start);
+	struct pp_message *message =
+	    pp_error(diag, "E0641", spec->seek.start_span,
+	             "search can't start from `%s`: it can't be used on these ranks and stages", spec->seek.start);
 	pp_help(message, "leave `start` out: then all that can be used compete");
 	return false;
 }
@@ -83,11 +83,16 @@ static void report_infeasible(struct pp_arena *arena, const struct pp_spec *spec
                               const struct pp_order_problem *problem, const struct pp_search_report *report,
                               struct pp_diag *diag)
 {
+	if (report->least_room == 0) {
+		pp_error(diag, "E0313", spec->schedule_span,
+		         "a step would take more than 2^52 ns (52 days): too long to search");
+		return;
+	}
 	uint64_t room = problem->room[report->tight_rank], lacking = report->least_room - room;
-	struct pp_message *message =
-	    pp_error(diag, "E0640", spec->schedule_span,
-	             "no order fits the memory: rank %" PRIu32 " needs %" PRIu64 " bytes (%s) for activations, there are %" PRIu64,
-	             report->tight_rank, report->least_room, pp_show_bytes(arena, report->least_room), room);
+	struct pp_message *message = pp_error(
+	    diag, "E0640", spec->schedule_span,
+	    "no order fits the memory: rank %" PRIu32 " needs %" PRIu64 " bytes (%s) for activations, there are %" PRIu64,
+	    report->tight_rank, report->least_room, pp_show_bytes(arena, report->least_room), room);
 	pp_note(message, "that is one microbatch at a time on all of its stages, beside weights, gradients, moments, "
 	                 "messages and workspace");
 	if (spec->schedule_memory)
@@ -124,6 +129,7 @@ bool pp_search_make(struct pp_arena *arena, const struct pp_resolved *resolved, 
 	    .timeout = spec->seek.timeout,
 	    .start = spec->seek.start ? starts.items[0].rows : NULL,
 	    .start_name = spec->seek.start,
+	    .brief = spec->seek.trial,
 	    .more = starts.items,
 	    .more_count = starts.count,
 	};
@@ -140,16 +146,43 @@ bool pp_search_make(struct pp_arena *arena, const struct pp_resolved *resolved, 
 	return true;
 }
 
+static uint64_t bound_of(const struct pp_resolved *resolved, const struct pp_search_report *report)
+{
+	return resolved->spec.seek.objective == PP_SEEK_SPAN ? report->bound.span : report->bound.makespan;
+}
+
+static double gap_of(uint64_t value, uint64_t bound)
+{
+	return bound && value > bound ? (double)(value - bound) / (double)bound : 0;
+}
+
 void pp_search_print(struct pp_arena *arena, const struct pp_resolved *resolved, const struct pp_schedule *schedule,
                      FILE *out)
 {
 	const struct pp_search_report *report = schedule->search;
-	bool span = resolved->spec.seek.objective == PP_SEEK_SPAN;
-	uint64_t bound = span ? report->bound.span : report->bound.makespan;
+	uint64_t bound = bound_of(resolved, report);
 	struct pp_time_unit unit = pp_time_unit_for(report->value);
 	fprintf(out, "search: %s %s %s, bound %s %s, gap %.1f %%; from %s; %.1f M actions evaluated; stopped by %s\n",
-	        span ? "longest span" : "makespan", pp_show_time(arena, report->value, unit), unit.name,
-	        pp_show_time(arena, bound, unit), unit.name,
-	        bound ? 100.0 * (double)(report->value - bound) / (double)bound : 0, report->start,
-	        (double)report->effort * 1e-6, strcmp(report->stopped, "optimal") == 0 ? "proof" : report->stopped);
+	        resolved->spec.seek.objective == PP_SEEK_SPAN ? "longest span" : "makespan",
+	        pp_show_time(arena, report->value, unit), unit.name, pp_show_time(arena, bound, unit), unit.name,
+	        100 * gap_of(report->value, bound), report->start, (double)report->effort * 1e-6,
+	        strcmp(report->stopped, "optimal") == 0 ? "proof" : report->stopped);
+}
+
+void pp_search_json(const struct pp_resolved *resolved, const struct pp_schedule *schedule, struct pp_json *json)
+{
+	static const char *const objectives[] = {
+	    [PP_SEEK_TIME] = "time", [PP_SEEK_SPAN] = "span", [PP_SEEK_MEMORY] = "memory"};
+	const struct pp_search_report *report = schedule->search;
+	uint64_t bound = bound_of(resolved, report);
+	pp_json_open_object(json, "search");
+	pp_json_string(json, "objective", objectives[resolved->spec.seek.objective]);
+	pp_json_uint(json, "seed", resolved->spec.seek.seed);
+	pp_json_uint(json, "value", report->value);
+	pp_json_uint(json, "bound", bound);
+	pp_json_number(json, "gap", gap_of(report->value, bound));
+	pp_json_string(json, "start", report->start);
+	pp_json_uint(json, "effort", report->effort);
+	pp_json_string(json, "stopped", report->stopped);
+	pp_json_close(json);
 }

@@ -3,6 +3,7 @@
 #define PP_SEARCH_MAKE_H
 
 #include "compiler/resolve.h"
+#include "ir/json.h"
 #include "ir/order.h"
 
 #include <stdio.h>
@@ -15,5 +16,8 @@ bool pp_search_make(struct pp_arena *arena, const struct pp_resolved *resolved, 
 /* "search: makespan 120 us, bound 115 us, gap 4.3 %; from zb_v; 31.0 M actions evaluated; stopped by effort". */
 void pp_search_print(struct pp_arena *arena, const struct pp_resolved *resolved, const struct pp_schedule *schedule,
                      FILE *out);
+
+/* The same as an object "search". */
+void pp_search_json(const struct pp_resolved *resolved, const struct pp_schedule *schedule, struct pp_json *json);
 
 #endif

@@ -18,8 +18,8 @@ enum {
 	WINDOW_ACTIONS = 12000, /* beyond, a window is solved first */
 	MOST_GROUP = 3,         /* microbatches of a pattern */
 	MOST_PATTERN_STAGES = 512,
-	ROUNDS = 8,             /* of improvement */
-	MEMORY_STEPS = 6        /* searches for less memory */
+	ROUNDS = 8,      /* of improvement */
+	MEMORY_STEPS = 6 /* searches for less memory */
 };
 
 /* ---- least memory ---------------------------------------------------------------------------- */
@@ -272,6 +272,7 @@ static void spare_memory(struct pp_arena *arena, struct search *s, struct pp_row
 		most = peak[r] > most ? peak[r] : most;
 	tight.room = room;
 	s->problem = &tight;
+	s->effort /= 4;
 	for (uint64_t low = 0, high = most, step = 0; step < MEMORY_STEPS && high - low > most / 64; step++) {
 		uint64_t middle = low + (high - low) / 2;
 		struct pp_search_report found = {0};
@@ -299,6 +300,8 @@ bool pp_search(struct pp_arena *arena, const struct pp_order_problem *problem, c
 {
 	struct search s = {.problem = problem, .options = options};
 	s.effort = options->effort ? options->effort : default_effort(problem, options->fused);
+	if (options->brief)
+		s.effort /= 4;
 	s.deadline = options->timeout ? now_ns() + options->timeout : 0;
 	*report = (struct pp_search_report){.stopped = "effort"};
 	if (!seek(arena, &s, rows, report))

@@ -29,9 +29,11 @@ struct pp_search_options {
 	uint64_t timeout;           /* ns of wall time, 0: none. A safety: what it cuts off depends on the machine */
 	const struct pp_row *start; /* [ranks], or NULL: all constructions compete, that of policies.def among them */
 	const char *start_name;     /* of `start`, for people */
-	const struct pp_search_start *more; /* [more_count]: orders that compete besides; those that do not fit are left out */
+	const struct pp_search_start
+	    *more; /* [more_count]: orders that compete besides; those that do not fit are left out */
 	uint32_t more_count;
 	bool fused; /* only F and B */
+	bool brief; /* a quarter of the effort */
 };
 
 struct pp_search_report {
