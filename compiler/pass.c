@@ -226,32 +226,61 @@ static bool run_plan(struct pp_unit *unit)
 	return pp_plan_memory(unit->program, unit->diag);
 }
 
-/* The bound that the schedule sets itself: the fullest rank must keep it. */
-static bool within_bound(const struct pp_unit *unit)
+/* The most that a rank's arena may take; UINT64_MAX: no limit. */
+static uint64_t arena_limit(const struct pp_unit *unit, const struct pp_rank *rank)
+{
+	uint64_t most = rank->capacity ? rank->capacity - (rank->reserve < rank->capacity ? rank->reserve : rank->capacity)
+	                               : UINT64_MAX;
+	uint64_t bound = unit->resolved.spec.schedule_memory;
+	return bound && bound < most ? bound : most;
+}
+
+static void report_over(const struct pp_unit *unit, uint32_t r)
 {
 	const struct pp_spec *spec = &unit->resolved.spec;
-	const struct pp_program *program = unit->program;
-	uint32_t fullest = 0;
-	for (uint32_t r = 1; r < program->ranks; r++)
-		if (program->rank[r].arena_bytes > program->rank[fullest].arena_bytes)
-			fullest = r;
-	const struct pp_rank *rank = &program->rank[fullest];
-	if (spec->schedule_memory == 0 || rank->arena_bytes <= spec->schedule_memory)
-		return true;
+	const struct pp_rank *rank = &unit->program->rank[r];
 	struct pp_arena *arena = unit->arena;
-	struct pp_message *m =
-	    pp_error(unit->diag, "E0671", spec->schedule_span,
-	             "rank %u needs %" PRIu64 " bytes (%s), %" PRIu64 " more than `memory`", fullest, rank->arena_bytes,
-	             pp_show_bytes(arena, rank->arena_bytes), rank->arena_bytes - spec->schedule_memory);
+	uint64_t limit = arena_limit(unit, rank), over = rank->arena_bytes - limit;
+	bool bounded = limit == spec->schedule_memory;
+	struct pp_message *m;
+	if (bounded)
+		m = pp_error(unit->diag, "E0671", spec->schedule_span,
+		             "rank %u needs %" PRIu64 " bytes (%s), %" PRIu64 " more than `memory`", r, rank->arena_bytes,
+		             pp_show_bytes(arena, rank->arena_bytes), over);
+	else
+		m = pp_error(unit->diag, "E0501", spec->cluster_span, "rank %u needs %s of %s (%s over)", r,
+		             pp_show_bytes(arena, pp_plus(rank->arena_bytes, rank->reserve)),
+		             pp_show_bytes(arena, rank->capacity), pp_show_bytes(arena, over));
 	pp_note(m, "weights, gradients, moments and workspace %s, activations and messages %s",
 	        pp_show_bytes(arena, rank->static_bytes), pp_show_bytes(arena, rank->arena_bytes - rank->static_bytes));
-	pp_help(m, "allow it `memory <= %" PRIu64 "B`, or use a schedule that holds fewer microbatches", rank->arena_bytes);
-	return false;
+	if (bounded)
+		pp_help(m, "allow it `memory <= %" PRIu64 "B`, or use a schedule that holds fewer microbatches",
+		        rank->arena_bytes);
+	else
+		pp_help(m, "use more pipeline ranks (pp), a smaller microbatch, or a schedule that holds fewer microbatches");
+}
+
+/* What a rank needs beside its layers was not known before: the one that is most over its memory is named. */
+static bool within_memory(const struct pp_unit *unit)
+{
+	const struct pp_program *program = unit->program;
+	uint32_t worst = 0;
+	uint64_t most = 0;
+	for (uint32_t r = 0; r < program->ranks; r++) {
+		uint64_t limit = arena_limit(unit, &program->rank[r]), bytes = program->rank[r].arena_bytes;
+		if (bytes <= limit || bytes - limit <= most)
+			continue;
+		most = bytes - limit;
+		worst = r;
+	}
+	if (most)
+		report_over(unit, worst);
+	return most == 0;
 }
 
 static bool run_verify(struct pp_unit *unit)
 {
-	if (!within_bound(unit))
+	if (!within_memory(unit))
 		return false;
 	return pp_verify(unit->program, &unit->program->stamp, unit->diag);
 }
@@ -349,15 +378,6 @@ enum pp_pass pp_pass_of_level(const char *level)
 }
 
 enum { MOST_REPLANS = 3 };
-
-/* The most that a rank's arena may take; UINT64_MAX: no limit. */
-static uint64_t arena_limit(const struct pp_unit *unit, const struct pp_rank *rank)
-{
-	uint64_t most = rank->capacity ? rank->capacity - (rank->reserve < rank->capacity ? rank->reserve : rank->capacity)
-	                               : UINT64_MAX;
-	uint64_t bound = unit->resolved.spec.schedule_memory;
-	return bound && bound < most ? bound : most;
-}
 
 /* What the last plan took beside the layers, as the split counted them. */
 static void raise_headroom(struct pp_unit *unit)
