@@ -19,6 +19,7 @@ struct rank_state {
 	int64_t margin;     /* room that a backward may need on top */
 	uint32_t in_flight; /* forwards without backward */
 	uint32_t pending;   /* W that wait */
+	uint32_t forwards;  /* F still to come */
 	uint32_t filled;    /* actions placed */
 	uint8_t last;       /* kind of the last F or backward */
 };
@@ -32,7 +33,7 @@ struct greedy {
 	uint64_t *ready; /* [ranks]: earliest time at which the rank may start something */
 	int64_t *later;  /* [stages]: bytes of later chunks of the same rank */
 	uint32_t *order;
-	uint64_t wait;
+	uint64_t wait, chunk_wait; /* ns */
 	uint8_t backward;
 };
 
@@ -90,16 +91,41 @@ static bool forward_fits(const struct greedy *g, uint32_t r, uint32_t s)
 
 /* ---- choosing -------------------------------------------------------------------------------- */
 
+/* Whether, both being there, a goes before b by the rule for their kind. */
+static bool goes_first(const struct greedy *g, const struct choice *a, const struct choice *b)
+{
+	uint32_t counter = a->kind == PP_B ? PP_I : a->kind;
+	bool earlier = a->stage < b->stage;
+	switch ((enum pp_greedy_chunk)g->rule->chunk[counter]) {
+	case PP_CHUNK_LAST:
+		return !earlier;
+	case PP_CHUNK_OLDEST:
+		if (g->stage[a->stage].next[counter] != g->stage[b->stage].next[counter])
+			return g->stage[a->stage].next[counter] < g->stage[b->stage].next[counter];
+		return !earlier;
+	case PP_CHUNK_LONGEST:
+		return a->there != b->there ? a->there < b->there : !earlier;
+	case PP_CHUNK_FIRST:
+	case PP_CHUNK_COUNT:
+		break;
+	}
+	return earlier;
+}
+
 static bool better(const struct greedy *g, const struct choice *a, const struct choice *b)
 {
 	if (!b->found)
 		return true;
-	if (a->at != b->at)
-		return a->at < b->at;
-	if (g->rule->key)
+	if (g->rule->key) {
+		if (a->at != b->at)
+			return a->at < b->at;
 		return g->rule->key[id_of(g, a->stage, a->kind)] < g->rule->key[id_of(g, b->stage, b->kind)];
-	bool late = a->kind == PP_F ? g->rule->late_chunks : g->rule->late_backward;
-	return late ? a->stage > b->stage : a->stage < b->stage;
+	}
+	bool first = goes_first(g, a, b);
+	uint64_t wait = a->kind == PP_W ? 0 : g->chunk_wait;
+	if (first)
+		return a->at <= b->at + wait;
+	return a->at + wait < b->at;
 }
 
 static void offer(const struct greedy *g, uint32_t r, uint32_t s, uint8_t kind, uint64_t there, struct choice *best)
@@ -112,7 +138,7 @@ static void offer(const struct greedy *g, uint32_t r, uint32_t s, uint8_t kind, 
 
 struct offers {
 	struct choice forward, backward, weight;
-	bool short_of_memory; /* a forward is there but does not fit */
+	struct choice blocked; /* a forward that is there but does not fit */
 };
 
 static void collect(const struct greedy *g, uint32_t r, struct offers *offers)
@@ -126,7 +152,7 @@ static void collect(const struct greedy *g, uint32_t r, struct offers *offers)
 			if (forward_fits(g, r, s))
 				offer(g, r, s, PP_F, there, &offers->forward);
 			else if (there <= g->rank[r].free)
-				offers->short_of_memory = true;
+				offer(g, r, s, PP_F, there, &offers->blocked);
 		}
 		there = backward_there(g, s);
 		if (there != PP_UNSET && g->rank[r].held + packed->stage[s].take[g->backward] <= packed->room[r])
@@ -136,10 +162,11 @@ static void collect(const struct greedy *g, uint32_t r, struct offers *offers)
 	}
 }
 
-static bool forward_first(const struct greedy *g, uint32_t r, const struct offers *offers)
+static bool forward_first(const struct greedy *g, uint32_t r, const struct choice *forward,
+                          const struct choice *backward)
 {
 	const struct rank_state *rank = &g->rank[r];
-	switch ((enum pp_greedy_prefer)g->rule->prefer) {
+	switch ((enum pp_greedy_prefer)(r < g->rule->split ? g->rule->prefer : g->rule->prefer_late)) {
 	case PP_PREFER_FORWARD:
 		return true;
 	case PP_PREFER_TURNS:
@@ -147,7 +174,7 @@ static bool forward_first(const struct greedy *g, uint32_t r, const struct offer
 	case PP_PREFER_TARGET:
 		return rank->in_flight < g->rule->target[r];
 	case PP_PREFER_EARLIEST:
-		return offers->forward.there < offers->backward.there;
+		return forward->there < backward->there;
 	case PP_PREFER_BACKWARD:
 	case PP_PREFER_COUNT:
 		break;
@@ -177,6 +204,16 @@ static struct choice by_key(const struct greedy *g, const struct offers *offers)
 	return best;
 }
 
+/* Whether W goes ahead of what is chosen, for the forward that does not fit. */
+static bool makes_room(const struct greedy *g, uint32_t r, const struct offers *offers, const struct choice *chosen)
+{
+	if (chosen->kind == PP_F)
+		return false;
+	if (chosen->at > g->rank[r].free || g->rule->make_room == 2)
+		return true;
+	return g->rule->make_room == 1 && forward_first(g, r, &offers->blocked, &offers->backward);
+}
+
 /* What rank r does next. Not found: nothing is known that it could do. */
 static struct choice choose(const struct greedy *g, uint32_t r)
 {
@@ -190,7 +227,7 @@ static struct choice choose(const struct greedy *g, uint32_t r)
 		return *w;
 	struct choice main = b->found ? *b : *f;
 	if (f->found && b->found) {
-		bool forward = forward_first(g, r, &offers);
+		bool forward = forward_first(g, r, f, b);
 		const struct choice *first = forward ? f : b, *other = forward ? b : f;
 		main = first->at <= other->at + g->wait ? *first : *other;
 	}
@@ -198,9 +235,10 @@ static struct choice choose(const struct greedy *g, uint32_t r)
 		return main;
 	if (!main.found)
 		return *w;
-	if (offers.short_of_memory && main.kind != PP_F && main.at > rank->free)
+	if (offers.blocked.found && makes_room(g, r, &offers, &main))
 		return *w;
-	uint64_t gap = main.at - rank->free, quarters = g->rule->weight_gap;
+	bool drains = rank->forwards == 0;
+	uint64_t gap = main.at - rank->free, quarters = drains ? g->rule->drain_gap : g->rule->weight_gap;
 	return gap * 4 >= g->packed->stage[w->stage].ticks[PP_W] * quarters && gap > 0 ? *w : main;
 }
 
@@ -238,6 +276,7 @@ static void place(struct greedy *g, uint32_t r, const struct choice *choice)
 	g->stage[choice->stage].next[choice->kind == PP_B ? PP_I : choice->kind]++;
 	if (choice->kind == PP_F) {
 		rank->in_flight++;
+		rank->forwards--;
 	} else if (choice->kind == PP_W) {
 		rank->pending--;
 	} else {
@@ -259,7 +298,9 @@ static void begin(struct pp_arena *scratch, struct greedy *g)
 	g->backward = packed->fused ? PP_B : PP_I;
 	for (uint32_t s = 0; s < packed->stages; s++)
 		g->wait += packed->stage[s].ticks[PP_F];
-	g->wait = g->wait / packed->stages * g->rule->wait / 8;
+	g->wait /= packed->stages;
+	g->chunk_wait = g->wait * g->rule->chunk_wait / 8;
+	g->wait = g->wait * g->rule->wait / 8;
 	memset(g->end, 0xff, packed->ids * sizeof *g->end);
 	for (uint32_t r = 0; r < packed->ranks; r++) {
 		int64_t sum = 0;
@@ -271,6 +312,7 @@ static void begin(struct pp_arena *scratch, struct greedy *g)
 				g->rank[r].margin = stage->take[g->backward];
 		}
 		g->rank[r].last = g->backward;
+		g->rank[r].forwards = (packed->first_stage[r + 1] - packed->first_stage[r]) * packed->microbatches;
 		refresh(g, r);
 	}
 }

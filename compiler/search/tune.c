@@ -113,34 +113,57 @@ static void change_ranks(const struct pp_packed *packed, uint32_t *values, uint3
 	}
 }
 
+static void change_priorities(const struct pp_packed *packed, struct pp_greedy_rule *rule, uint64_t *random)
+{
+	static const uint8_t kinds[] = {PP_F, PP_I, PP_W};
+	switch (pp_random_below(random, 4)) {
+	case 0:
+		rule->prefer = (uint8_t)pp_random_below(random, PP_PREFER_COUNT);
+		return;
+	case 1:
+		rule->prefer_late = (uint8_t)pp_random_below(random, PP_PREFER_COUNT);
+		return;
+	case 2:
+		rule->split = pp_random_below(random, packed->ranks + 1);
+		return;
+	default:
+		rule->chunk[kinds[pp_random_below(random, 3)]] = (uint8_t)pp_random_below(random, PP_CHUNK_COUNT);
+	}
+}
+
 static void change(const struct pp_packed *packed, uint32_t chunks, struct pp_tuned *t, uint64_t *random)
 {
 	struct pp_greedy_rule *rule = &t->rule;
-	switch (pp_random_below(random, 11)) {
+	switch (pp_random_below(random, 14)) {
 	case 0:
-		rule->prefer = (uint8_t)pp_random_below(random, PP_PREFER_COUNT);
-		break;
+		rule->chunk_wait = (uint8_t)pp_random_below(random, 9);
+		return;
 	case 1:
-		rule->late_chunks = !rule->late_chunks;
-		break;
+		rule->drain_gap = (uint8_t)pp_random_below(random, 5);
+		return;
 	case 2:
-		rule->late_backward = !rule->late_backward;
-		break;
-	case 3:
 		rule->weight_gap = (uint8_t)pp_random_below(random, 5);
-		break;
-	case 4:
+		return;
+	case 3:
 		change_ranks(packed, t->lag, 2 * packed->ranks, random);
-		break;
-	case 5:
+		return;
+	case 4:
 		change_ranks(packed, t->target, 3 * packed->ranks, random);
-		break;
-	case 6:
+		return;
+	case 5:
 		rule->wait = (uint8_t)pp_random_below(random, 9);
-		break;
-	case 7:
+		return;
+	case 6:
 		rule->bold = !rule->bold;
-		break;
+		return;
+	case 7:
+		rule->make_room = (uint8_t)pp_random_below(random, 3);
+		return;
+	case 8:
+	case 9:
+	case 10:
+		change_priorities(packed, rule, random);
+		return;
 	default:
 		change_limits(packed, chunks, t, random);
 	}
@@ -175,10 +198,10 @@ static uint32_t usual_rules(struct pp_contest *contest, uint32_t chunks, struct 
 		unsigned flags = i / PP_PREFER_COUNT % 4, gap = i / PP_PREFER_COUNT / 4 % 3, limit = i / PP_PREFER_COUNT / 12;
 		if ((chunks == 1 && flags) || (packed->fused && gap))
 			continue;
-		trial->rule.prefer = (uint8_t)(i % PP_PREFER_COUNT);
-		trial->rule.late_chunks = flags & 1;
-		trial->rule.late_backward = flags >> 1;
-		trial->rule.weight_gap = (uint8_t)(2 * gap);
+		trial->rule.prefer = trial->rule.prefer_late = (uint8_t)(i % PP_PREFER_COUNT);
+		trial->rule.chunk[PP_F] = flags & 1 ? PP_CHUNK_LAST : PP_CHUNK_FIRST;
+		trial->rule.chunk[PP_I] = trial->rule.chunk[PP_W] = flags >> 1 ? PP_CHUNK_LAST : PP_CHUNK_FIRST;
+		trial->rule.weight_gap = trial->rule.drain_gap = (uint8_t)(2 * gap);
 		for (uint32_t chunk = 0; chunk < chunks; chunk++)
 			limit_chunk(packed, chunk, firsts[limit], slopes[limit], trial->most);
 		for (uint32_t r = 0; r < p; r++) {
