@@ -30,7 +30,7 @@ struct pp_resolve_options {
 	size_t set_count;
 	const char *const *folders; /* -I */
 	size_t folder_count;
-	const char *schedule;                  /* --schedule, or NULL */
+	const char *schedule; /* --schedule, or NULL */
 	struct pp_place_hint hint;
 	const struct pp_library_file *shipped; /* library files that come with the compiler */
 	size_t shipped_count;

@@ -31,11 +31,11 @@ struct pp_search_report;
 struct pp_schedule {
 	const char *name; /* of the policy, for people */
 	uint32_t ranks, stages, microbatches;
-	bool by_stage;        /* its actions are known as 2F0, with the stage in front, not as F0.1 */
-	uint32_t *stage_rank; /* [stages]: the rank a stage lives on */
-	struct pp_row *rows;  /* [ranks] */
+	bool by_stage;                         /* its actions are known as 2F0, with the stage in front, not as F0.1 */
+	uint32_t *stage_rank;                  /* [stages]: the rank a stage lives on */
+	struct pp_row *rows;                   /* [ranks] */
 	const struct pp_search_report *search; /* of `schedule search`: how it went (compiler/search/search.h), or NULL */
-	const char *remarks;  /* lines that its maker leaves for --verbose, or NULL */
+	const char *remarks;                   /* lines that its maker leaves for --verbose, or NULL */
 };
 
 /* Check a schedule: each (stage, mb) has one F and either one B or one I and one W, on the stage's rank (E0603,

@@ -49,13 +49,23 @@ struct pp_machine {
 	struct value *registers;       /* [count] */
 	struct value **rank_constants; /* [ranks]: [constant_count], NULL until needed */
 	uint32_t *lets;                /* [let_count]: instruction, PURE, or one of the marks below */
+	unsigned depth;                /* while compiling */
+	uint64_t steps;
 	bool too_large;
 };
 
 /* In place of an instruction. */
 enum { PURE = UINT32_MAX, NOT_COMPILED = UINT32_MAX - 1, COMPILING = UINT32_MAX - 2 };
 
-enum { MOST_INSTRUCTIONS = 1 << 18, MOST_CONSTANTS = 1 << 22 /* of all ranks */ };
+enum {
+	MOST_INSTRUCTIONS = 1 << 14,
+	MOST_CONSTANTS = 1 << 22, /* of all ranks */
+	DEEPEST = 1500,           /* nested parts, through lets too: as in the general evaluator */
+	SLOW_STEPS = 1000         /* instructions that an evaluation by the general evaluator counts for */
+};
+
+/* Instructions of a run, all decisions together: minutes of work are no policy. */
+#define MOST_STEPS (UINT64_C(1) << 32)
 
 struct pp_machine *pp_machine_create(struct pp_arena *arena, const struct pp_rule_names *names)
 {
@@ -216,7 +226,7 @@ static uint32_t compile_list(struct pp_machine *machine, const struct pp_expr *l
 	return counts ? unknown(machine) : PURE;
 }
 
-static uint32_t compile(struct pp_machine *machine, const struct pp_expr *expr)
+static uint32_t compile_kind(struct pp_machine *machine, const struct pp_expr *expr)
 {
 	switch (expr->kind) {
 	case PP_EXPR_PATH:
@@ -241,6 +251,16 @@ static uint32_t compile(struct pp_machine *machine, const struct pp_expr *expr)
 		break;
 	}
 	return PURE;
+}
+
+static uint32_t compile(struct pp_machine *machine, const struct pp_expr *expr)
+{
+	if (machine->depth >= DEEPEST)
+		return unknown(machine);
+	machine->depth++;
+	uint32_t at = compile_kind(machine, expr);
+	machine->depth--;
+	return at;
 }
 
 static bool refuse_size(struct pp_diag *diag, struct pp_span span)
@@ -491,10 +511,22 @@ static struct value run_one(struct pp_machine *machine, const struct pp_counters
 static struct value run(struct pp_machine *machine, const struct pp_compiled *compiled,
                         const struct pp_counters *counters)
 {
+	machine->steps += compiled->end - compiled->first;
 	struct value result = no_value;
 	for (uint32_t i = compiled->first; i < compiled->end; i++)
 		machine->registers[i] = result = run_one(machine, counters, &machine->code[i]);
 	return result;
+}
+
+/* Before the general evaluator is asked. */
+static bool may_go_on(struct pp_machine *machine, const struct pp_compiled *compiled, struct pp_diag *diag)
+{
+	machine->steps += SLOW_STEPS;
+	if (machine->steps < MOST_STEPS)
+		return true;
+	pp_help(pp_error(diag, "E0623", compiled->expr->span, "the rules of this policy take too long to evaluate"),
+	        "use fewer and shorter rules; counters in `sqrt`, `log2` and `len` take longest");
+	return false;
 }
 
 bool pp_machine_raised(struct pp_machine *machine, const struct pp_compiled sides[2], enum pp_operator op,
@@ -521,10 +553,12 @@ bool pp_machine_truth(struct pp_machine *machine, const struct pp_compiled *comp
                       const struct pp_counters *counters, const char *what, struct pp_diag *diag, bool *out)
 {
 	struct value value = run(machine, compiled, counters);
-	if (value.kind == TRUTH) {
+	if (value.kind == TRUTH && machine->steps < MOST_STEPS) {
 		*out = value.top;
 		return true;
 	}
+	if (!may_go_on(machine, compiled, diag))
+		return false;
 	struct pp_arena *scratch = pp_arena_scratch(machine->arena);
 	struct pp_rule_eval rule;
 	open_on(&rule, machine, scratch, counters->rank, counters, diag);
@@ -541,6 +575,8 @@ bool pp_machine_whole(struct pp_machine *machine, const struct pp_compiled *comp
 		*out = value.top;
 		return true;
 	}
+	if (!may_go_on(machine, compiled, diag))
+		return false;
 	struct pp_arena *scratch = pp_arena_scratch(machine->arena);
 	struct pp_rule_eval rule;
 	open_on(&rule, machine, scratch, counters->rank, counters, diag);

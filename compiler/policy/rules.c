@@ -8,7 +8,7 @@
 
 static bool too_many(struct pp_diag *diag, const struct pp_stmt *stmt)
 {
-	pp_help(pp_error(diag, "E0623", stmt->span, "this policy has more than %u rules", (unsigned)PP_RULES_MOST),
+	pp_help(pp_error(diag, "E0623", stmt->span, "this policy has more than %u rules, or lets", (unsigned)PP_RULES_MOST),
 	        "a few do; to fix every action write the rows: `order { … }`");
 	return false;
 }
@@ -114,6 +114,8 @@ bool pp_rules_read(struct pp_arena *arena, const struct pp_rule_names *names, co
                    struct pp_diag *diag, struct pp_rules *rules)
 {
 	*rules = (struct pp_rules){.arena = arena, .machine = pp_machine_create(arena, names), .diag = diag};
+	if (names->let_count > PP_RULES_MOST)
+		return too_many(diag, policy);
 	for (const struct pp_stmt *stmt = policy->body; stmt; stmt = stmt->next) {
 		if (stmt->kind == PP_STMT_LIMIT && !read_limit(rules, stmt, diag))
 			return false;

@@ -252,6 +252,14 @@ static void read_seek(struct pp_resolver *resolver, struct pp_section *section, 
 	pp_help(message, "name a schedule of the library, as in `start = zb_v`, or leave it out: then all compete");
 }
 
+static void take_asserts(struct pp_resolver *resolver, const struct pp_stmt *schedule, const struct pp_scope *scope)
+{
+	for (const struct pp_stmt *at = schedule ? schedule->body : NULL; at; at = at->next)
+		if (at->kind == PP_STMT_ASSERT)
+			*PP_PUSH(resolver->arena, &resolver->asserts, &resolver->assert_count, &resolver->assert_capacity,
+			         struct pp_assertion) = (struct pp_assertion){at, scope};
+}
+
 void pp_resolve_schedule(struct pp_resolver *resolver)
 {
 	struct pp_spec *spec = &resolver->out->spec;
@@ -278,8 +286,7 @@ void pp_resolve_schedule(struct pp_resolver *resolver)
 	*own = (struct pp_scope){.outer = &module->scope, .lookup = lookup, .context = resolver};
 	*counts = (struct pp_scope){.outer = own, .bindings = names, .count = 3};
 	resolver->out->scope = counts;
-	for (const struct pp_stmt *at = resolver->out->schedule ? resolver->out->schedule->body : NULL; at; at = at->next)
-		if (at->kind == PP_STMT_ASSERT)
-			*PP_PUSH(resolver->arena, &resolver->asserts, &resolver->assert_count, &resolver->assert_capacity,
-			         struct pp_assertion) = (struct pp_assertion){at, counts};
+	take_asserts(resolver, section->stmt, counts);
+	if (resolver->out->schedule != section->stmt)
+		take_asserts(resolver, resolver->out->schedule, counts); /* of what it extends */
 }

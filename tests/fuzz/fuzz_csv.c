@@ -1,5 +1,5 @@
-/* Fuzz target of schedule files: any bytes, with today's letters and with the old ones. What is accepted must print to a
- * file that is accepted and prints the same, and its messages get a verdict in every layout of queues. */
+/* Fuzz target of schedule files: any bytes, with today's letters and with the old ones. What is accepted must print to
+ * a file that is accepted and prints the same, and its messages get a verdict in every layout of queues. */
 #include "messages.h"
 
 #include "ir/csv_comms.h"

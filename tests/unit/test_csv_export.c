@@ -1,5 +1,5 @@
-/* Every named schedule written as PyTorch's schedule file, both ways: the rules of PyTorch's loader take it, read back it
- * is the same schedule, action by action on the same placement, and its messages end in every layout of queues. */
+/* Every named schedule written as PyTorch's schedule file, both ways: the rules of PyTorch's loader take it, read back
+ * it is the same schedule, action by action on the same placement, and its messages end in every layout of queues. */
 #include "codegen/emit/emit.h"
 #include "compiler/library.h"
 #include "compiler/pass.h"

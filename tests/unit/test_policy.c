@@ -342,6 +342,53 @@ static void wrong_rules(void **state)
 	}
 }
 
+/* Sums of sums, circles and floods are refused in little time and stack. */
+static void hostile_rules(void **state)
+{
+	(void)state;
+	struct shape shape = {.p = 2, .v = 1, .m = 4};
+	struct pp_arena *arena = pp_arena_create(NULL);
+	char *text = NULL;
+	size_t length = 0;
+	FILE *out = open_memstream(&text, &length);
+	fputs("let a0 = F  ", out);
+	for (int i = 1; i < 400; i++)
+		fprintf(out, "let a%d = a%d - a%d + F  ", i, i - 1, i - 1);
+	fputs("policy { limit a399 - B <= p - r  prefer B > F }", out);
+	fclose(out);
+	assert_says(text, shape, true, "");
+	free(text);
+	out = open_memstream(&text, &length);
+	fputs("policy { ", out);
+	for (int i = 0; i < 1025; i++)
+		fputs("limit F <= 9  ", out);
+	fputs("prefer B > F }", out);
+	fclose(out);
+	assert_says(text, shape, false, "x.pipe:1:14362: error: this policy has more than 1024 rules, or lets [E0623]\n");
+	free(text);
+	out = open_memstream(&text, &length);
+	fputs("let a0 = F  policy { ", out);
+	for (int i = 1; i < 1025; i++)
+		fprintf(out, "let a%d = a%d  ", i, i - 1);
+	fputs("prefer B > F }", out);
+	fclose(out);
+	assert_says(text, shape, false, "x.pipe:1:29: error: this policy has more than 1024 rules, or lets [E0623]\n");
+	free(text);
+	const char *sum = "F";
+	for (int i = 0; i < 500; i++)
+		sum = pp_arena_printf(arena, "%s + F", sum);
+	text = pp_arena_printf(arena, "policy { %s", "");
+	for (int i = 0; i < 40; i++)
+		text = pp_arena_printf(arena, "%s limit %s < 9999", text, sum);
+	text = pp_arena_printf(arena, "%s prefer B > F }", text);
+	struct expanded x = run_schedule(text, shape, unit, NULL, false);
+	assert_false(x.ok);
+	assert_non_null(
+	    strstr(expanded_messages(&x, PP_DIAG_SHORT), "the expressions of this policy are too long [E0623]"));
+	expanded_free(&x);
+	pp_arena_destroy(arena);
+}
+
 static void stuck(void **state)
 {
 	(void)state;
@@ -469,7 +516,8 @@ int main(void)
 	    cmocka_unit_test(ties_and_chunks),       cmocka_unit_test(uneven_chunks),
 	    cmocka_unit_test(no_time_and_recompute), cmocka_unit_test(rules_without_effect),
 	    cmocka_unit_test(wrong_rules),           cmocka_unit_test(stuck),
-	    cmocka_unit_test(other_choosers),        cmocka_unit_test(agrees_with_the_order),
+	    cmocka_unit_test(hostile_rules),         cmocka_unit_test(other_choosers),
+	    cmocka_unit_test(agrees_with_the_order),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

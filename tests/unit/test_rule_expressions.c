@@ -9,8 +9,8 @@ static const char *random_truth(struct pp_arena *arena, uint64_t *seed, int dept
 /* Of a right kind, but now and then. */
 static const char *random_leaf(uint64_t *seed)
 {
-	static const char *const leaves[] = {"F", "B", "I", "W", "F.0",   "W.1",   "B.last", "r",    "p",
-	                                     "v", "m", "0", "1", "3",     "7",     "2.5",    "inner", "outer"};
+	static const char *const leaves[] = {"F", "B", "I", "W", "F.0", "W.1", "B.last", "r",     "p",
+	                                     "v", "m", "0", "1", "3",   "7",   "2.5",    "inner", "outer"};
 	static const char *const odd[] = {"true", "4GiB", "mem", "9e18", "sqrt(p)", "-2", "len([F])", "I.5", "around"};
 	if (random_below(seed, 25) == 0)
 		return odd[random_below(seed, sizeof odd / sizeof *odd)];
@@ -40,7 +40,8 @@ static const char *random_truth(struct pp_arena *arena, uint64_t *seed, int dept
 		const char *a = random_truth(arena, seed, depth - 1), *b = random_truth(arena, seed, depth - 1);
 		static const char *const forms[] = {"or", "and", "=="};
 		uint32_t form = random_below(seed, 4);
-		return form == 3 ? pp_arena_printf(arena, "(not %s)", a) : pp_arena_printf(arena, "(%s %s %s)", a, forms[form], b);
+		return form == 3 ? pp_arena_printf(arena, "(not %s)", a)
+		                 : pp_arena_printf(arena, "(%s %s %s)", a, forms[form], b);
 	}
 	return pp_arena_printf(arena, "(%s %s %s)", random_number(arena, seed, depth), comparisons[random_below(seed, 6)],
 	                       random_number(arena, seed, depth));
