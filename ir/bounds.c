@@ -22,8 +22,8 @@
 
 #include <stdlib.h>
 
-/* Actions looked at for spans, at most, beyond those of the first rank. */
-enum { SPAN_ACTIONS = 1 << 20 };
+/* Actions looked at for spans of more ranks than the first one, about. */
+enum { SPAN_ACTIONS = 1 << 14 };
 
 /* A bound and where it comes from. */
 struct found {
@@ -168,5 +168,5 @@ struct pp_order_bound pp_order_bound_of(struct pp_arena *arena, const struct pp_
 
 struct pp_order_bound pp_order_bound(struct pp_arena *arena, const struct pp_order_problem *problem, bool fused)
 {
-	return pp_order_bound_of(arena, problem, fused ? PP_BOUND_FUSED : PP_BOUND_SPLIT);
+	return pp_order_bound_of(arena, problem, fused ? PP_BOUND_FUSED : PP_BOUND_MIXED);
 }

@@ -21,8 +21,8 @@
 /* More stages on one rank than this, and only their data flow is looked at: the closure is cubic in them. */
 enum { MOST_RELATED = 32 };
 
-/* Actions looked at by a pass, at most. */
-enum { MOST_ACTIONS = 1 << 20 };
+/* Actions that a pass looks at, about; and microbatches, at least. */
+enum { PASS_ACTIONS = 1 << 15, LEAST_WINDOW = 64, FEW_RANKS = 128 };
 
 static int64_t capped(uint64_t ticks, uint64_t most)
 {
@@ -40,8 +40,8 @@ static uint64_t scaled(const struct pp_order_problem *problem, uint64_t ticks)
 	return permille && permille < 1000 ? ticks / 1000 * permille + ticks % 1000 * permille / 1000 : ticks;
 }
 
-/* Times of a stage for a way to do the backward. B of a mixed order is an I as short as the shorter of them, and what
- * is left of it a W. */
+/* Times of a stage for a way to do the backward. Where both are allowed, B is an I as short as the shorter of them and
+ * what is left of it a W, and W as short as the shorter of these. */
 static void read_stage(struct pp_bound_stage *stage, const struct pp_order_problem *problem,
                        const struct pp_order_stage *given, enum pp_bound_mode mode, uint64_t most)
 {
@@ -60,15 +60,9 @@ static void read_stage(struct pp_bound_stage *stage, const struct pp_order_probl
 		stage->more = given->more_fused;
 		return;
 	}
-	if (mode == PP_BOUND_MIXED) {
-		stage->ticks[PP_BOUND_I] = capped(least(fused, input), most);
-		stage->ticks[PP_BOUND_W] = capped(fused > input ? least(fused - input, weight) : 0, most);
-		stage->more = least(given->more_fused, given->more_split);
-	} else {
-		stage->ticks[PP_BOUND_I] = capped(input, most);
-		stage->ticks[PP_BOUND_W] = capped(weight, most);
-		stage->more = given->more_split;
-	}
+	stage->ticks[PP_BOUND_I] = capped(least(fused, input), most);
+	stage->ticks[PP_BOUND_W] = capped(fused > input ? least(fused - input, weight) : 0, most);
+	stage->more = least(given->more_fused, given->more_split);
 	stage->early = least(given->early, given->held);
 }
 
@@ -103,13 +97,13 @@ struct pp_bound_state pp_bound_begin(struct pp_arena *arena, const struct pp_ord
 	for (uint32_t s = 0; s < problem->stages; s++)
 		read_stage(&state.stage[s], problem, &problem->stage[s], mode, most);
 	list_stages(&state);
-	uint64_t window = MOST_ACTIONS / PP_BOUND_KINDS / (problem->stages ? problem->stages : 1);
-	window = window ? window : 1;
+	/* Warm-ups that memory cuts short are seen to the end where ranks have room for about what 1f1b takes. */
+	uint64_t window = PASS_ACTIONS / PP_BOUND_KINDS / problem->stages;
+	uint64_t needed = LEAST_WINDOW + (problem->ranks <= FEW_RANKS ? 2 * problem->ranks : 0);
+	window = window > needed ? window : needed;
 	state.window = (uint32_t)least(window, problem->microbatches);
-	for (uint32_t r = 0; r < problem->ranks; r++) {
+	for (uint32_t r = 0; r < problem->ranks; r++)
 		state.rank[r].room = roomy || mode == PP_BOUND_FORWARD ? PP_ROOM_UNLIMITED : problem->room[r];
-		state.cramped |= state.rank[r].room != PP_ROOM_UNLIMITED;
-	}
 	return state;
 }
 
@@ -190,15 +184,17 @@ static void close_relations(const struct pp_bound_rank *rank, uint32_t microbatc
 	}
 }
 
-/* Take off what is never free for stashes; false: one microbatch does not fit. */
-static bool fit_room(const struct pp_bound_state *state, struct pp_bound_rank *rank, uint64_t *needed)
+/* Take off what is never free for stashes; false: one microbatch does not fit. Room for everything at once is no limit.
+ */
+static bool fit_room(struct pp_bound_state *state, struct pp_bound_rank *rank, uint64_t *needed)
 {
-	uint64_t up_to = 0, spare = UINT64_MAX;
+	uint64_t up_to = 0, spare = UINT64_MAX, all = 0;
 	*needed = 0;
 	for (uint32_t s = 0; s < rank->count; s++) {
 		const struct pp_bound_stage *stage = &state->stage[rank->stages[s]];
 		up_to = pp_plus(up_to, stage->held);
 		spare = least(spare, stage->more);
+		all = pp_plus(all, pp_times(pp_plus(stage->held, stage->more), state->microbatches));
 		if (pp_plus(up_to, stage->more) > *needed)
 			*needed = pp_plus(up_to, stage->more);
 	}
@@ -206,7 +202,8 @@ static bool fit_room(const struct pp_bound_state *state, struct pp_bound_rank *r
 		return true;
 	if (*needed > rank->room)
 		return false;
-	rank->room -= spare;
+	rank->room = rank->room < all ? rank->room - spare : PP_ROOM_UNLIMITED;
+	state->cramped |= rank->room != PP_ROOM_UNLIMITED;
 	return true;
 }
 

@@ -19,6 +19,22 @@ static int by_head(const void *left, const void *right)
 	return (a->tail < b->tail) - (a->tail > b->tail);
 }
 
+/* What comes from microbatch j on is a smaller problem of the same kind that begins with the origin's F of j: so heads
+ * beyond the window are at least those of as many windows as fit, one after another. */
+static int64_t head_of(const struct pp_bound_state *state, const struct pp_bound_times *heads, uint32_t s,
+                       enum pp_bound_kind kind, uint32_t k)
+{
+	uint32_t stride = state->window - 1;
+	if (k <= stride)
+		return heads->begin[pp_bound_at(state, s, kind, k)];
+	if (stride == 0)
+		return heads->begin[pp_bound_at(state, s, kind, 0)];
+	int64_t head = heads->begin[pp_bound_at(state, s, kind, k % stride)];
+	int64_t last = heads->begin[pp_bound_at(state, s, kind, stride)];
+	head = pp_bound_known(head) ? head + k / stride * heads->stride : head;
+	return head > last ? head : last;
+}
+
 static void add_track(const struct pp_bound_state *state, uint32_t s, enum pp_bound_kind kind,
                       const struct pp_bound_times *heads, const struct pp_bound_times *tails, struct batch *batches,
                       size_t *count)
@@ -29,7 +45,7 @@ static void add_track(const struct pp_bound_state *state, uint32_t s, enum pp_bo
 		/* Those in the middle, out of both windows, make one batch. */
 		bool middle = k >= window && m - 1 - k >= window;
 		uint32_t these = middle ? m - window - k : 1, from_end = m - 1 - k;
-		int64_t head = heads->begin[pp_bound_at(state, s, kind, k < window ? k : window - 1)];
+		int64_t head = head_of(state, heads, s, kind, k);
 		int64_t tail = tails->begin[pp_bound_at(state, s, kind, from_end < window ? from_end : window - 1)];
 		if (pp_bound_known(head) && pp_bound_known(tail))
 			batches[(*count)++] = (struct batch){head, length * these, tail};

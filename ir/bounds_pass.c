@@ -20,7 +20,7 @@
 /* Of actions that a rank does one after another, none before its own earliest time: when the last of them can have
  * ended. Sorted by these times; ends[i] = max(ends[i - 1], begins[i]) + length[i]. Newcomers come almost at the end. Of
  * long lists the old part counts as one action, and a newcomer that would belong there is left out. */
-enum { KEPT = 64 };
+enum { KEPT = 32 };
 
 struct done_action {
 	int64_t begin, length, ends;
@@ -281,7 +281,10 @@ static struct pp_bound_times run(struct sweep *sweep, struct pp_arena *arena)
 struct pp_bound_times pp_bound_heads(const struct pp_bound_state *state, struct pp_arena *arena, uint32_t origin)
 {
 	struct sweep sweep = {.state = state, .origin = origin};
-	return run(&sweep, arena);
+	struct pp_bound_times times = run(&sweep, arena);
+	if (state->window < state->microbatches)
+		times.stride = times.begin[pp_bound_at(state, origin, PP_BOUND_F, state->window - 1)];
+	return times;
 }
 
 struct pp_bound_times pp_bound_tails(const struct pp_bound_state *state, struct pp_arena *arena, uint32_t target)

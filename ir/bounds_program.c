@@ -35,10 +35,7 @@ struct pp_order_bound pp_program_bound(struct pp_arena *arena, const struct pp_p
 	struct used used = {0};
 	for (uint32_t r = 0; r < program->ranks; r++)
 		look_at_rank(&named->streams[r], &used);
-	enum pp_bound_mode mode = used.fused && used.split ? PP_BOUND_MIXED
-	                          : used.fused             ? PP_BOUND_FUSED
-	                          : used.split             ? PP_BOUND_SPLIT
-	                                                   : PP_BOUND_FORWARD;
+	enum pp_bound_mode mode = used.split ? PP_BOUND_MIXED : used.fused ? PP_BOUND_FUSED : PP_BOUND_FORWARD;
 	struct pp_arena *scratch = pp_arena_scratch(arena);
 	struct pp_order_problem problem = *pp_order_of_program(scratch, program);
 	struct pp_order_stage *stages = PP_NEW_ARRAY(scratch, struct pp_order_stage, problem.stages);

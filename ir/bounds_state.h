@@ -12,7 +12,6 @@
 enum pp_bound_mode {
 	PP_BOUND_FORWARD, /* F alone */
 	PP_BOUND_FUSED,   /* F and B */
-	PP_BOUND_SPLIT,   /* F, I and W */
 	PP_BOUND_MIXED,   /* F, and for each microbatch B or I and W */
 };
 
@@ -60,6 +59,7 @@ struct pp_bound_state {
  * microbatches are numbered from the last. */
 struct pp_bound_times {
 	int64_t *begin, *end;
+	int64_t stride; /* of heads: to the origin's F of microbatch window - 1; 0: the window holds all */
 };
 
 static inline size_t pp_bound_at(const struct pp_bound_state *state, uint32_t stage, enum pp_bound_kind kind,

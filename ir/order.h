@@ -61,9 +61,9 @@ struct pp_order_times {
 bool pp_order_run(struct pp_arena *arena, const struct pp_order_problem *problem, const struct pp_row *rows,
                   bool starts, struct pp_order_times *times);
 
-/* What no order of F and B (`fused`), or of F, I and W, on these ranks within this room can beat: bounds.c gives the
- * formulas. Both UINT64_MAX: no order fits, and the terms say why. Pairs may be formed where pair_permille is below
- * 1000.
+/* What no order of F and B (`fused`), or of F and for each microbatch B or I and W, on these ranks within this room can
+ * beat: bounds.c gives the formulas. Both UINT64_MAX: no order fits, and the terms say why. Pairs may be formed where
+ * pair_permille is below 1000.
  */
 struct pp_order_bound {
 	uint64_t makespan, span;

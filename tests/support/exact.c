@@ -40,11 +40,26 @@ static enum pp_action_kind kind_of(const struct solver *s, uint32_t track)
 	return s->exact->fused ? fused[track % 2] : split[track % 3];
 }
 
+/* Of the work that is left, what is done with the next action of a track. I and W, or B, take the less of both. */
 static uint64_t length_of(const struct solver *s, uint32_t track)
 {
 	const struct pp_order_stage *stage = &s->problem->stage[track / s->kinds];
-	enum pp_action_kind kind = kind_of(s, track);
-	return stage->ticks[kind] + (kind == PP_B || kind == PP_I ? stage->recompute : 0);
+	uint64_t weight =
+	    s->exact->fused || stage->ticks[PP_W] < stage->ticks[PP_B] ? stage->ticks[PP_W] : stage->ticks[PP_B];
+	uint64_t split = stage->ticks[PP_I] + stage->ticks[PP_W], fused = stage->ticks[PP_B];
+	switch (kind_of(s, track)) {
+	case PP_F:
+		return stage->ticks[PP_F];
+	case PP_B:
+		return fused + stage->recompute;
+	case PP_I:
+		return (split < fused ? split : fused) - weight + stage->recompute;
+	case PP_W:
+		return weight;
+	case PP_ACTION_KINDS:
+		break;
+	}
+	return 0;
 }
 
 /* ---- ways to a state ------------------------------------------------------------------------- */
@@ -116,11 +131,10 @@ static bool known(struct solver *s)
 /* ---- actions --------------------------------------------------------------------------------- */
 
 /* Earliest start of the next action of a track in this state, recompute included; false: its input is not there. */
-static bool can_start(const struct solver *s, uint32_t track, uint64_t *start, uint64_t *end)
+static bool can_start(const struct solver *s, uint32_t track, enum pp_action_kind kind, uint64_t *start, uint64_t *end)
 {
 	uint32_t stage = track / s->kinds, k = s->done[track];
 	const struct pp_order_stage *given = &s->problem->stage[stage];
-	enum pp_action_kind kind = kind_of(s, track);
 	uint64_t there = 0, recompute = 0;
 	if (k == s->m)
 		return false;
@@ -149,10 +163,9 @@ static bool can_start(const struct solver *s, uint32_t track, uint64_t *start, u
 	return true;
 }
 
-static bool has_room(const struct solver *s, uint32_t track)
+static bool has_room(const struct solver *s, uint32_t track, enum pp_action_kind kind)
 {
 	const struct pp_order_stage *stage = &s->problem->stage[track / s->kinds];
-	enum pp_action_kind kind = kind_of(s, track);
 	uint64_t more = kind == PP_F   ? stage->held
 	                : kind == PP_B ? stage->more_fused
 	                : kind == PP_I ? stage->more_split
@@ -160,11 +173,11 @@ static bool has_room(const struct solver *s, uint32_t track)
 	return s->bytes[stage->rank] + more <= s->problem->room[stage->rank];
 }
 
-static uint64_t bytes_after(const struct solver *s, uint32_t track)
+static uint64_t bytes_after(const struct solver *s, uint32_t track, enum pp_action_kind kind)
 {
 	const struct pp_order_stage *stage = &s->problem->stage[track / s->kinds];
 	uint64_t bytes = s->bytes[stage->rank];
-	switch (kind_of(s, track)) {
+	switch (kind) {
 	case PP_F:
 		return bytes + stage->held;
 	case PP_B:
@@ -197,12 +210,15 @@ static bool hopeless(const struct solver *s)
 
 static void look(struct solver *s);
 
-static void try_track(struct solver *s, uint32_t track, uint64_t start, uint64_t end)
+static void try_track(struct solver *s, uint32_t track, enum pp_action_kind kind, uint64_t start, uint64_t end)
 {
 	uint32_t r = s->problem->stage[track / s->kinds].rank;
 	uint64_t clock = s->clock[r], bytes = s->bytes[r], first = s->first[r], length = length_of(s, track);
-	bool began = s->began[r];
-	s->bytes[r] = bytes_after(s, track);
+	bool began = s->began[r], whole = kind == PP_B && s->kinds == 3;
+	length += whole ? length_of(s, track + 1) : 0;
+	s->bytes[r] = bytes_after(s, track, kind);
+	if (whole) /* W of another microbatch may be pending; which one is all the same */
+		s->end[track + 1][s->done[track + 1]++] = end;
 	s->end[track][s->done[track]++] = s->clock[r] = end;
 	s->left[r] -= length;
 	s->first[r] = began ? first : start;
@@ -213,16 +229,32 @@ static void try_track(struct solver *s, uint32_t track, uint64_t start, uint64_t
 	s->first[r] = first;
 	s->left[r] += length;
 	s->done[track]--;
+	s->done[track + 1] -= whole;
 	s->clock[r] = clock;
 	s->bytes[r] = bytes;
 }
 
+struct option {
+	uint32_t track;
+	enum pp_action_kind kind;
+	uint64_t start, end;
+};
+
+static void add_option(const struct solver *s, struct option *options, uint32_t *count, uint32_t track,
+                       enum pp_action_kind kind)
+{
+	struct option option = {.track = track, .kind = kind};
+	if (!can_start(s, track, kind, &option.start, &option.end) || !has_room(s, track, kind))
+		return;
+	uint32_t at = (*count)++;
+	for (; at && options[at - 1].end > option.end; at--)
+		options[at] = options[at - 1];
+	options[at] = option;
+}
+
 static void look(struct solver *s)
 {
-	struct option {
-		uint32_t track;
-		uint64_t start, end;
-	} options[MOST_TRACKS], chosen;
+	struct option options[2 * MOST_TRACKS];
 	uint32_t count = 0, tracks = s->stages * s->kinds;
 	bool whole = true;
 	if (s->limit || known(s))
@@ -230,21 +262,16 @@ static void look(struct solver *s)
 	if (++s->met > s->exact->states)
 		s->limit = true;
 	for (uint32_t track = 0; track < tracks; track++) {
-		struct option option = {.track = track};
+		enum pp_action_kind kind = kind_of(s, track);
 		whole &= s->done[track] == s->m;
-		if (can_start(s, track, &option.start, &option.end) && has_room(s, track)) {
-			uint32_t at = count++;
-			for (; at && options[at - 1].end > option.end; at--)
-				options[at] = options[at - 1];
-			options[at] = option;
-		}
+		add_option(s, options, &count, track, kind);
+		if (kind == PP_I)
+			add_option(s, options, &count, track, PP_B);
 	}
 	if (whole)
 		s->best = value_of(s) < s->best ? value_of(s) : s->best;
-	for (uint32_t i = 0; i < count; i++) {
-		chosen = options[i];
-		try_track(s, chosen.track, chosen.start, chosen.end);
-	}
+	for (uint32_t i = 0; i < count; i++)
+		try_track(s, options[i].track, options[i].kind, options[i].start, options[i].end);
 }
 
 enum exact_result exact_order(const struct pp_order_problem *problem, struct exact *exact)

@@ -12,7 +12,7 @@ enum exact_result {
 };
 
 struct exact {
-	bool fused, span; /* F and B, or F, I and W; longest span or makespan */
+	bool fused, span; /* F and B only, or I and W too; longest span or makespan */
 	uint64_t states;  /* give up after so many */
 	uint64_t start;   /* only orders below this are looked for; UINT64_MAX: all */
 	uint64_t value;   /* result */

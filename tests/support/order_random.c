@@ -31,14 +31,13 @@ static void random_stage(uint64_t *seed, bool memory, struct pp_order_stage *sta
 	stage->more_split = memory && random_below(seed, 3) == 0 ? up_to(seed, 0, 2) : 0;
 }
 
-void order_random(uint64_t *seed, uint32_t actions, bool alike, struct order_random *out)
+void order_random_of(uint64_t *seed, uint32_t ranks, uint32_t stages, uint32_t microbatches, bool alike,
+                     struct order_random *out)
 {
-	uint32_t ranks = (uint32_t)up_to(seed, 1, ORDER_RANDOM_MOST_RANKS), chunks = (uint32_t)up_to(seed, 1, 2);
-	uint32_t stages = ranks * chunks, way = random_below(seed, 4);
-	uint32_t most = actions / stages < 4 ? actions / stages : 4;
+	uint32_t way = random_below(seed, 4);
 	*out = (struct order_random){.problem = {.ranks = ranks,
 	                                         .stages = stages,
-	                                         .microbatches = (uint32_t)up_to(seed, 1, most ? most : 1),
+	                                         .microbatches = microbatches,
 	                                         .stage = out->stage,
 	                                         .room = out->room,
 	                                         .pair_permille = 1000}};
@@ -57,7 +56,16 @@ void order_random(uint64_t *seed, uint32_t actions, bool alike, struct order_ran
 		out->stage[s].forward_hop = !next ? 0 : alike ? hop : up_to(seed, 0, 6);
 		out->stage[s].backward_hop = !before ? 0 : alike ? hop : up_to(seed, 0, 6);
 	}
-	uint64_t same = up_to(seed, 2, 12);
-	for (uint32_t r = 0; r < ORDER_RANDOM_MOST_RANKS; r++)
-		out->room[r] = random_below(seed, 5) == 0 ? PP_ROOM_UNLIMITED : alike ? same : up_to(seed, 2, 14);
+	uint32_t narrow = 2 * (stages / ranks), wide = narrow + 5 * ranks; /* bytes: stashes take 1 to 3 */
+	uint64_t same = up_to(seed, narrow, wide);
+	for (uint32_t r = 0; r < ranks; r++)
+		out->room[r] = random_below(seed, 5) == 0 ? PP_ROOM_UNLIMITED : alike ? same : up_to(seed, narrow, wide);
+}
+
+void order_random(uint64_t *seed, uint32_t actions, bool alike, struct order_random *out)
+{
+	uint32_t ranks = (uint32_t)up_to(seed, 1, 3), stages = ranks * (uint32_t)up_to(seed, 1, 2);
+	uint32_t most = actions / stages < 4 ? actions / stages : 4;
+	uint32_t microbatches = (uint32_t)up_to(seed, 1, most ? most : 1);
+	order_random_of(seed, ranks, stages, microbatches, alike, out);
 }
