@@ -51,7 +51,7 @@ struct pp_csv {
 };
 
 /* Most cells of a file. */
-enum { PP_CSV_MOST_CELLS = 1 << 26 };
+enum { PP_CSV_MOST_CELLS = 1 << 25 };
 
 /* Does this look like such a file? For telling files apart, by content. */
 bool pp_csv_looks_like(const char *text, size_t length);

@@ -54,12 +54,14 @@ static const char *read_text(const char *at, const char *end, struct pp_csv_fiel
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-static uint32_t count_fields(const char *at, const char *end)
+/* Cells that a row may have: fields that are not blank, those in parentheses twice. */
+static uint32_t count_cells(const char *at, const char *end)
 {
-	uint32_t count = 1;
-	while ((at = memchr(at, ',', (size_t)(end - at)))) {
-		count++;
-		at++;
+	uint32_t count = 0;
+	for (bool blank = true; at < end; at++) {
+		bool begins = blank && *at != ',' && !isspace((unsigned char)*at);
+		count += (begins ? 1u : 0u) + (*at == '(' ? 1u : 0u);
+		blank = *at == ',' || (blank && !begins);
 	}
 	return count;
 }
@@ -90,17 +92,17 @@ static void keep_cell(struct reading *reading, struct pp_csv_row *row, struct pp
 static bool read_row(struct reading *reading, const char *at, const char *end)
 {
 	struct pp_csv_reader *reader = &reading->reader;
-	uint32_t fields = count_fields(at, end);
+	uint32_t most = count_cells(at, end);
 	struct pp_csv_row *row =
 	    PP_PUSH(reader->arena, &reading->csv->rows, &reading->row_count, &reading->row_capacity, struct pp_csv_row);
-	if (reading->cells + fields > PP_CSV_MOST_CELLS) {
+	if (reading->cells + most > PP_CSV_MOST_CELLS) {
 		struct pp_message *message =
 		    pp_error(reader->diag, "E0623", pp_csv_span(reader, at, at), "csv row %zu: more than %d cells in all",
 		             reading->row_count, PP_CSV_MOST_CELLS);
 		pp_help(message, "split the step, or use fewer microbatches");
 		return false;
 	}
-	row->cells = PP_NEW_ARRAY(reader->arena, struct pp_csv_cell, 2 * (size_t)fields);
+	row->cells = PP_NEW_ARRAY(reader->arena, struct pp_csv_cell, most);
 	reader->row = (uint32_t)reading->row_count - 1;
 	reader->column = 0;
 	for (const char *next; at <= end; at = next + 1, reader->column++) {
