@@ -163,7 +163,7 @@ bool pp_exchange_import(struct pp_arena *arena, const struct pp_source *source,
 	fprintf(out, " }\nstages { place = %s }\nschedule %s {\n",
 	        pp_place_text(arena, ranks, stages, schedule->stage_rank),
 	        options->name ? options->name : name_from(arena, source->name));
-	pp_rows_print(schedule, out);
+	pp_rows_print(arena, schedule, out);
 	fputs("}\n", out);
 	return true;
 }

@@ -93,10 +93,8 @@ static void a_file_becomes_blocks_of_a_spec(void **state)
 	                    "stages { place = v }\n"
 	                    "schedule mine {\n"
 	                    "  order {\n"
-	                    "    # rank 0: stages 0, 3\n"
-	                    "    0F0 0F1 3F0 0F2&3B0 3F1 3F2 3I1 0B0 3W1 3B2 0B1 0B2 |\n"
-	                    "    # rank 1: stages 1, 2\n"
-	                    "    1F0 2F0 1F1 2F1 1F2 2F2 2B0 1B0 2B1 1B1 2B2 1B2\n"
+	                    "    F.0*2 F.1 F.0&B.1 F.1*2 I.1 B.0 W.1 B.1 B.0*2\n"
+	                    "  | (F.0 F.1)*3 (B.1 B.0)*3\n"
 	                    "  }\n"
 	                    "}\n");
 	end_world(&w);
@@ -118,10 +116,8 @@ static void what_is_left_out_is_said(void **state)
 	                    "stages { place = [0, 1, 1] }\n"
 	                    "schedule s8_gpus {\n"
 	                    "  order {\n"
-	                    "    # rank 0: stages 0\n"
-	                    "    0F0 0F1 0B1 0I0 0W0 |\n"
-	                    "    # rank 1: stages 1, 2\n"
-	                    "    1F0 2F0 1F1 2F1 2B1 1B1 2B0 1B0\n"
+	                    "    0F0 0F1 0B1 0I0 0W0\n"
+	                    "  | 1F0 2F0 1F1 2F1 2B1 1B1 2B0 1B0\n"
 	                    "  }\n"
 	                    "}\n");
 	end_world(&w);

@@ -1,12 +1,16 @@
 /* Every named schedule written as PyTorch's schedule file, both ways: the rules of PyTorch's loader take it, read back
- * it is the same schedule, action by action on the same placement, and its messages end in every layout of queues. */
+ * it is the same schedule, action by action on the same placement, and its messages end in every layout of queues. And
+ * PyTorch's files printed as rows of the language compile to what they say. */
 #include "codegen/emit/emit.h"
+#include "compiler/exchange.h"
 #include "compiler/library.h"
 #include "compiler/pass.h"
 #include "compiler/policy.h"
 #include "ir/csv_comms.h"
+#include "ir/file.h"
 #include "torch_rules.h"
 
+#include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -190,6 +194,61 @@ static void placements_are_noted(void **state)
 	}
 }
 
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+static const char around[] = "model { layer a : custom * 64 { time_f = 3us  time_i = 3us  time_w = 3us } }\n";
+
+/* A file as blocks of a spec, compiled: the draft of the unit is its order. */
+static void assert_rows_compile(const char *name)
+{
+	struct compiled c = {.arena = pp_arena_create(NULL)};
+	struct pp_unit *unit = &c.unit;
+	*unit = (struct pp_unit){.arena = c.arena,
+	                         .strings = pp_strtab_create(c.arena),
+	                         .sources = pp_sources_create(c.arena),
+	                         .tool_version = "test",
+	                         .options = {.shipped = pp_library, .shipped_count = pp_library_count}};
+	unit->diag = pp_diag_create(c.arena, unit->sources);
+	char *text, *blocks = NULL;
+	size_t length, printed = 0;
+	struct pp_status status;
+	assert_true(
+	    pp_file_read(c.arena, pp_arena_printf(c.arena, PP_TEST_DATA "/torch_csv/%s", name), &text, &length, &status));
+	const struct pp_source *file = pp_sources_add(unit->sources, name, text, length);
+	struct pp_schedule *wanted = pp_csv_schedule(c.arena, pp_csv_read(c.arena, file, false, unit->diag));
+	FILE *out = open_memstream(&blocks, &printed);
+	struct pp_exchange_options options = {.name = "mine"};
+	assert_true(pp_exchange_import(c.arena, file, &options, unit->diag, out));
+	fprintf(out, "%scluster { gpus = %u }\ntrain { microbatches = %u }\n", around, wanted->ranks, wanted->microbatches);
+	fclose(out);
+	unit->source = pp_sources_add(unit->sources, "x.pipe", blocks, printed);
+	if (!pp_compile(unit, PP_PASS_draft, NULL, NULL)) {
+		pp_diag_print(unit->diag, stderr, PP_DIAG_HUMAN, false);
+		fail_msg("%s", name);
+	}
+	assert_same_schedule(&unit->draft, wanted, true);
+	free(blocks);
+	pp_arena_destroy(c.arena);
+}
+
+/* Compute alone: names with one dot. */
+static void every_file_becomes_rows(void **state)
+{
+	(void)state;
+	DIR *folder = opendir(PP_TEST_DATA "/torch_csv");
+	unsigned count = 0;
+	assert_non_null(folder);
+	for (struct dirent *entry; (entry = readdir(folder));) {
+		const char *dot = strchr(entry->d_name, '.');
+		if (!dot || strcmp(dot, ".csv") != 0)
+			continue;
+		assert_rows_compile(entry->d_name);
+		count++;
+	}
+	closedir(folder);
+	assert_int_equal(count, 145);
+}
+
 /* The rules themselves can say no. */
 static void rules_refuse(void **state)
 {
@@ -227,6 +286,7 @@ int main(void)
 	    cmocka_unit_test(every_schedule_comes_back),
 	    cmocka_unit_test(pairs_come_back),
 	    cmocka_unit_test(placements_are_noted),
+	    cmocka_unit_test(every_file_becomes_rows),
 	    cmocka_unit_test(rules_refuse),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
