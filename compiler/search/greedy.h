@@ -27,16 +27,16 @@ struct pp_greedy_rule {
 	uint32_t split;
 	uint8_t chunk[PP_ACTION_KINDS]; /* enum pp_greedy_chunk, for each kind; [PP_I] also for B */
 	uint8_t chunk_wait;             /* eighths of a mean F to wait for the stage that goes first */
-	bool bold;              /* let forwards in without room for their later chunks: it may get stuck */
+	bool bold;                      /* let forwards in without room for their later chunks: it may get stuck */
 	uint8_t weight_gap;     /* W may start where at least so many quarters of it fit before the next known arrival */
 	uint8_t drain_gap;      /* the same once all forwards of the rank are done */
 	const uint32_t *most;   /* [ranks]: forwards in flight, over all chunks; NULL: no limit but memory */
 	const uint32_t *target; /* [ranks]: PP_PREFER_TARGET: forwards in flight */
 	const uint32_t *lag;    /* [ranks]: W is due once so many wait; NULL: never */
 	const uint64_t *key;    /* [ids]: if given, the smallest key is taken first, whatever the kind */
-	uint8_t make_room;      /* W goes ahead for a forward that lacks memory: 0 if idle, 1 in the forward's turn, 2 always */
-	uint8_t wait;           /* eighths of a mean F to wait for the preferred one of F and backward */
-	uint64_t patience;      /* with keys: how long to wait for something of a smaller key */
+	uint8_t make_room; /* W goes ahead for a forward that lacks memory: 0 if idle, 1 in the forward's turn, 2 always */
+	uint8_t wait;      /* eighths of a mean F to wait for the preferred one of F and backward */
+	uint64_t patience; /* with keys: how long to wait for something of a smaller key */
 };
 
 /* False: memory never let it finish. O(actions * chunks of a rank). */

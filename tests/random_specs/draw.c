@@ -100,7 +100,8 @@ static void print_cluster(struct draw *draw, uint64_t bound, FILE *out)
 
 static void print_stages(struct draw *draw, FILE *out)
 {
-	static const char *const balances[] = {"time", "time", "time", "time", "time", "time", "layers", "memory", "params", "even"};
+	static const char *const balances[] = {"time", "time",   "time",   "time",   "time",
+	                                       "time", "layers", "memory", "params", "even"};
 	static const char *const places[] = {"loop", "v", "linear"};
 	fprintf(out, "stages { balance = %s", balances[pick(draw, draw->trains ? 9 : 10)]);
 	bool free = draw->policy->place == PP_PLACE_LIST;
