@@ -2,6 +2,7 @@
 #include "policy.h"
 
 #include "ir/str.h"
+#include "order/v_orders.h"
 
 #include <string.h>
 

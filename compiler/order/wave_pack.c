@@ -1,0 +1,100 @@
+/* The ordering problem packed for the schedules on a V, and orders back to rows.
+ *
+ * requires: a problem with at least one stage and microbatch. ensures: sums that don't wrap (times and bytes are
+ * clamped far below that). */
+#include "wave.h"
+
+#include <string.h>
+
+/* A minute of one action, a terabyte of one stash: more says "too much" all the same, and with the actions that a
+ * schedule may have at most (rows.h) no sum wraps. */
+static const uint64_t most_ticks = (uint64_t)1 << 36, most_bytes = (uint64_t)1 << 40;
+
+static uint64_t at_most(uint64_t value, uint64_t most)
+{
+	return value < most ? value : most;
+}
+
+static void pack_stages(struct pp_wave *wave, const struct pp_order_problem *problem)
+{
+	for (uint32_t s = 0; s < wave->stages; s++) {
+		const struct pp_order_stage *from = &problem->stage[s];
+		struct pp_wave_stage *to = &wave->stage[s];
+		to->rank = from->rank;
+		to->ticks[PP_WAVE_F] = at_most(from->ticks[PP_F], most_ticks);
+		to->recompute = at_most(from->recompute, most_ticks);
+		to->ticks[PP_WAVE_I] = at_most(from->ticks[PP_I], most_ticks) + to->recompute;
+		to->ticks[PP_WAVE_W] = at_most(from->ticks[PP_W], most_ticks);
+		to->forward_hop = at_most(from->forward_hop, most_ticks);
+		to->backward_hop = at_most(from->backward_hop, most_ticks);
+		to->held = at_most(from->held, most_bytes);
+		to->early = at_most(from->early, to->held);
+		to->more = at_most(from->more_split, most_bytes);
+		wave->rank_first[from->rank + 1]++;
+	}
+}
+
+struct pp_wave *pp_wave_pack(struct pp_arena *arena, const struct pp_order_problem *problem)
+{
+	struct pp_wave *wave = PP_NEW(arena, struct pp_wave);
+	*wave = (struct pp_wave){.ranks = problem->ranks,
+	                         .stages = problem->stages,
+	                         .microbatches = problem->microbatches,
+	                         .stage = PP_NEW_ARRAY(arena, struct pp_wave_stage, problem->stages),
+	                         .of_rank = PP_NEW_ARRAY(arena, uint32_t, problem->stages),
+	                         .rank_first = PP_NEW_ARRAY(arena, uint32_t, problem->ranks + 1),
+	                         .room = PP_NEW_ARRAY(arena, uint64_t, problem->ranks),
+	                         .more = PP_NEW_ARRAY(arena, uint64_t, problem->ranks)};
+	pack_stages(wave, problem);
+	for (uint32_t r = 0; r < wave->ranks; r++) {
+		wave->rank_first[r + 1] += wave->rank_first[r];
+		wave->room[r] = problem->room[r];
+	}
+	uint32_t *filled = PP_NEW_ARRAY(arena, uint32_t, wave->ranks);
+	uint64_t *work = PP_NEW_ARRAY(arena, uint64_t, wave->ranks);
+	for (uint32_t s = 0; s < wave->stages; s++) {
+		const struct pp_wave_stage *stage = &wave->stage[s];
+		uint32_t r = stage->rank;
+		wave->of_rank[wave->rank_first[r] + filled[r]++] = s;
+		wave->more[r] = stage->more > wave->more[r] ? stage->more : wave->more[r];
+		work[r] += stage->ticks[PP_WAVE_F] + stage->ticks[PP_WAVE_I] + stage->ticks[PP_WAVE_W];
+		wave->period = work[r] > wave->period ? work[r] : wave->period;
+	}
+	return wave;
+}
+
+struct pp_wave_order *pp_wave_order_new(struct pp_arena *arena, const struct pp_wave *wave)
+{
+	struct pp_wave_order *order = PP_NEW(arena, struct pp_wave_order);
+	order->operations = PP_NEW_ARRAY(arena, uint32_t, (size_t)wave->stages * PP_WAVE_KINDS * wave->microbatches);
+	order->makespan = order->span = UINT64_MAX;
+	return order;
+}
+
+void pp_wave_order_copy(const struct pp_wave *wave, struct pp_wave_order *to, const struct pp_wave_order *from)
+{
+	size_t count = (size_t)wave->stages * PP_WAVE_KINDS * wave->microbatches;
+	memcpy(to->operations, from->operations, count * sizeof *to->operations);
+	to->makespan = from->makespan;
+	to->span = from->span;
+}
+
+void pp_wave_unpack(struct pp_arena *arena, const struct pp_wave *wave, const struct pp_wave_order *order,
+                    struct pp_row *rows)
+{
+	static const uint8_t kind_of[PP_WAVE_KINDS] = {PP_F, PP_I, PP_W};
+	for (uint32_t r = 0; r < wave->ranks; r++) {
+		size_t first = (size_t)wave->rank_first[r] * PP_WAVE_KINDS * wave->microbatches;
+		size_t end = (size_t)wave->rank_first[r + 1] * PP_WAVE_KINDS * wave->microbatches;
+		rows[r].count = (uint32_t)(end - first);
+		rows[r].actions = PP_NEW_ARRAY(arena, struct pp_action, rows[r].count);
+		for (size_t i = first; i < end; i++) {
+			uint32_t operation = order->operations[i];
+			rows[r].actions[i - first] =
+			    (struct pp_action){.stage = operation / wave->microbatches % wave->stages,
+			                       .mb = operation % wave->microbatches,
+			                       .kind = kind_of[operation / wave->microbatches / wave->stages],
+			                       .span = PP_NO_SPAN};
+		}
+	}
+}

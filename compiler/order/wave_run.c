@@ -1,0 +1,110 @@
+/* Evaluation of packed orders: every operation as soon as its rank is free and its input is there.
+ *
+ * requires: an order in which W stands behind its I and every operation occurs once. ensures: start and end times, or
+ * false where rows and data flow are cyclic. O(n). */
+#include "wave.h"
+
+#include <string.h>
+
+struct pp_wave_clock *pp_wave_clock_new(struct pp_arena *arena, const struct pp_wave *wave)
+{
+	size_t count = (size_t)wave->stages * PP_WAVE_KINDS * wave->microbatches;
+	struct pp_wave_clock *clock = PP_NEW(arena, struct pp_wave_clock);
+	clock->wave = wave;
+	clock->start = PP_NEW_ARRAY(arena, uint64_t, count);
+	clock->end = PP_NEW_ARRAY(arena, uint64_t, count);
+	clock->head = PP_NEW_ARRAY(arena, uint32_t, wave->ranks);
+	clock->awaits = PP_NEW_ARRAY(arena, uint32_t, wave->ranks);
+	clock->stack = PP_NEW_ARRAY(arena, uint32_t, wave->ranks);
+	clock->first = PP_NEW_ARRAY(arena, uint64_t, wave->ranks);
+	clock->free = PP_NEW_ARRAY(arena, uint64_t, wave->ranks);
+	return clock;
+}
+
+uint32_t pp_wave_input(const struct pp_wave *wave, uint32_t operation, uint64_t *hop)
+{
+	uint32_t m = wave->microbatches, of_kind = wave->stages * m;
+	*hop = 0;
+	if (operation < of_kind) {
+		if (operation < m)
+			return PP_WAVE_NONE;
+		*hop = wave->stage[operation / m - 1].forward_hop;
+		return operation - m;
+	}
+	if (operation >= 2 * of_kind)
+		return operation - of_kind;
+	uint32_t stage = (operation - of_kind) / m;
+	if (stage + 1 == wave->stages)
+		return operation - of_kind;
+	*hop = wave->stage[stage + 1].backward_hop;
+	return operation + m;
+}
+
+uint32_t pp_wave_output(const struct pp_wave *wave, uint32_t operation)
+{
+	uint32_t m = wave->microbatches, of_kind = wave->stages * m;
+	if (operation < of_kind)
+		return operation + m < of_kind ? operation + m : operation + of_kind;
+	if (operation >= 2 * of_kind || operation - of_kind < m)
+		return PP_WAVE_NONE;
+	return operation - m;
+}
+
+static void run_rank(struct pp_wave_clock *clock, const struct pp_wave_order *order, uint32_t rank, uint32_t *waiting)
+{
+	const struct pp_wave *wave = clock->wave;
+	uint32_t m = wave->microbatches, of_kind = wave->stages * m;
+	const uint32_t *operations = order->operations + (size_t)wave->rank_first[rank] * PP_WAVE_KINDS * m;
+	uint32_t count = (wave->rank_first[rank + 1] - wave->rank_first[rank]) * PP_WAVE_KINDS * m;
+	clock->awaits[rank] = PP_WAVE_NONE;
+	while (clock->head[rank] < count) {
+		uint32_t operation = operations[clock->head[rank]];
+		uint64_t hop, start = clock->free[rank];
+		uint32_t input = pp_wave_input(wave, operation, &hop);
+		if (input != PP_WAVE_NONE && clock->end[input] == UINT64_MAX) {
+			clock->awaits[rank] = input;
+			return;
+		}
+		const struct pp_wave_stage *stage = &wave->stage[operation % of_kind / m];
+		uint64_t ahead = operation / of_kind == PP_WAVE_I ? stage->recompute : 0;
+		if (input != PP_WAVE_NONE && clock->end[input] + hop > start + ahead)
+			start = clock->end[input] + hop - ahead;
+		if (clock->head[rank]++ == 0)
+			clock->first[rank] = start;
+		clock->start[operation] = start;
+		clock->free[rank] = clock->end[operation] = start + stage->ticks[operation / of_kind];
+		uint32_t output = pp_wave_output(wave, operation);
+		if (output == PP_WAVE_NONE)
+			continue;
+		uint32_t other = wave->stage[output % of_kind / m].rank;
+		if (other != rank && clock->awaits[other] == operation) {
+			clock->awaits[other] = PP_WAVE_NONE;
+			clock->stack[(*waiting)++] = other;
+		}
+	}
+}
+
+bool pp_wave_clock_run(struct pp_wave_clock *clock, struct pp_wave_order *order)
+{
+	const struct pp_wave *wave = clock->wave;
+	size_t count = (size_t)wave->stages * PP_WAVE_KINDS * wave->microbatches;
+	memset(clock->end, 0xff, count * sizeof *clock->end);
+	memset(clock->head, 0, wave->ranks * sizeof *clock->head);
+	memset(clock->free, 0, wave->ranks * sizeof *clock->free);
+	uint32_t waiting = 0;
+	for (uint32_t r = wave->ranks; r-- > 0;) {
+		clock->awaits[r] = PP_WAVE_NONE;
+		clock->stack[waiting++] = r;
+	}
+	while (waiting)
+		run_rank(clock, order, clock->stack[--waiting], &waiting);
+	order->makespan = order->span = 0;
+	for (uint32_t r = 0; r < wave->ranks; r++) {
+		if (clock->head[r] < (wave->rank_first[r + 1] - wave->rank_first[r]) * PP_WAVE_KINDS * wave->microbatches)
+			return false;
+		uint64_t span = clock->free[r] - clock->first[r];
+		order->span = span > order->span && clock->head[r] ? span : order->span;
+		order->makespan = clock->free[r] > order->makespan ? clock->free[r] : order->makespan;
+	}
+	return true;
+}

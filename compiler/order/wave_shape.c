@@ -1,0 +1,177 @@
+/* Shapes to rules, and random shapes.
+ *
+ * The target of F of a stage is the time at which the forward of a microbatch gets there if nothing is in its way, plus
+ * what the shape adds per leg, hop and turn; I likewise on the way back. Steps d per hop down and none up, of equal
+ * times, are the building blocks of the published V schedules (Controllable Memory: offsets i, 2i, … down, -i up). */
+#include "wave_shape.h"
+
+#include <string.h>
+
+static int64_t part(uint64_t whole, int64_t share, int64_t of)
+{
+	return (int64_t)whole / of * share + (int64_t)whole % of * share / of;
+}
+
+/* Which leg a stage belongs to: the forward goes down (0) or up (1) from the stage before. */
+static uint32_t forward_leg(const struct pp_wave *wave, uint32_t stage)
+{
+	for (; stage > 0; stage--) {
+		uint32_t rank = wave->stage[stage].rank, before = wave->stage[stage - 1].rank;
+		if (rank != before)
+			return rank > before ? 0 : 1;
+	}
+	return 0;
+}
+
+void pp_wave_rules_make(struct pp_arena *arena, const struct pp_wave *wave, struct pp_wave_rules *rules)
+{
+	memset(rules, 0, sizeof *rules);
+	for (uint32_t kind = 0; kind < 2; kind++)
+		rules->target[kind] = PP_NEW_ARRAY(arena, int64_t, wave->stages);
+	rules->quota = PP_NEW_ARRAY(arena, uint32_t, wave->stages);
+}
+
+struct way {
+	const struct pp_wave *wave;
+	const struct pp_wave_shape *shape;
+};
+
+/* From a stage of `from` to the next one on the way, `to`, on `leg`. */
+static int64_t leap(const struct way *way, uint32_t from, uint32_t to, uint32_t leg, uint64_t ticks, uint64_t hop,
+                    int16_t gap)
+{
+	const struct pp_wave *wave = way->wave;
+	uint32_t rank = wave->stage[from].rank < wave->stage[to].rank ? wave->stage[from].rank : wave->stage[to].rank;
+	bool far = (uint64_t)rank * 24 >= (uint64_t)wave->ranks * (uint64_t)way->shape->turn;
+	int16_t step = wave->stage[from].rank == wave->stage[to].rank ? gap
+	               : far                                          ? way->shape->far[leg]
+	                                                              : way->shape->step[leg];
+	return (way->shape->blind ? 0 : (int64_t)(ticks + hop)) + part(wave->period, step, 24);
+}
+
+static void set_quotas(const struct pp_wave *wave, const struct pp_wave_shape *shape, struct pp_wave_rules *rules)
+{
+	for (uint32_t s = 0; s < wave->stages; s++) {
+		uint64_t held = wave->stage[s].held, room = wave->room[wave->stage[s].rank];
+		uint64_t most = held && room != PP_ROOM_UNLIMITED ? room / held : wave->microbatches;
+		most = most < UINT32_MAX ? most : UINT32_MAX;
+		most = most * (uint64_t)shape->quota / 1000;
+		bool first = s == 0 || wave->stage[s].rank != wave->stage[0].rank;
+		for (uint32_t t = 1; first && t <= s; t++)
+			first = wave->stage[t].rank != wave->stage[t - 1].rank;
+		rules->quota[s] = shape->quota && first ? (uint32_t)(most ? most : 1) : UINT32_MAX;
+	}
+}
+
+void pp_wave_shape_rules(const struct pp_wave *wave, const struct pp_wave_shape *shape, struct pp_wave_rules *rules)
+{
+	struct way way = {wave, shape};
+	uint64_t width = wave->period * wave->ranks;
+	int64_t time = 0;
+	for (uint32_t s = 0; s < wave->stages; s++) {
+		uint32_t leg = forward_leg(wave, s);
+		if (s > 0)
+			time += leap(&way, s - 1, s, leg, wave->stage[s - 1].ticks[PP_WAVE_F], wave->stage[s - 1].forward_hop,
+			             shape->gap[0]);
+		rules->target[PP_WAVE_F][s] = time + part(width, shape->lead[leg], 24);
+	}
+	time += leap(&way, wave->stages - 1, wave->stages - 1, 0, wave->stage[wave->stages - 1].ticks[PP_WAVE_F], 0,
+	             shape->gap[1]);
+	for (uint32_t s = wave->stages; s-- > 0;) {
+		uint32_t leg = forward_leg(wave, s) ? 2 : 3;
+		if (s + 1 < wave->stages)
+			time += leap(&way, s + 1, s, forward_leg(wave, s + 1) ? 2 : 3, wave->stage[s + 1].ticks[PP_WAVE_I],
+			             wave->stage[s + 1].backward_hop, shape->gap[2]);
+		rules->target[PP_WAVE_I][s] = time + part(width, shape->lead[leg], 24);
+	}
+	rules->period = part(wave->period, shape->pace, 1000);
+	rules->fill = (uint32_t)shape->fill;
+	rules->weight_lag = shape->weight_lag != PP_WAVE_NO_RULE ? part(wave->period, shape->weight_lag, 24)
+	                    : shape->window                      ? part(wave->period, 12, 24)
+	                                                         : INT64_MAX;
+	rules->patience = shape->patience == PP_WAVE_NO_RULE ? INT64_MAX : part(wave->period, shape->patience, 24);
+	set_quotas(wave, shape, rules);
+}
+
+/* ---- random shapes ----------------------------------------------------------------------------- */
+
+static int16_t below(struct pp_wave_dice *dice, int bound)
+{
+	dice->state ^= dice->state << 13;
+	dice->state ^= dice->state >> 7;
+	dice->state ^= dice->state << 17;
+	return (int16_t)((dice->state >> 33) % (uint64_t)bound);
+}
+
+static bool one_in(struct pp_wave_dice *dice, int bound)
+{
+	return below(dice, bound) == 0;
+}
+
+/* The building blocks: whole slots of a sixth of the period. */
+static void draw_block(struct pp_wave_dice *dice, struct pp_wave_shape *shape)
+{
+	int16_t step = (int16_t)(4 * below(dice, 5)), far = (int16_t)(4 * below(dice, 5));
+	shape->step[0] = shape->step[2] = step;
+	shape->far[0] = shape->far[2] = far;
+	if (one_in(dice, 3))
+		shape->step[2] = shape->far[2] = (int16_t)(4 * below(dice, 5));
+	shape->turn = one_in(dice, 2) ? 24 : (int16_t)(1 + below(dice, 23));
+	for (uint32_t i = 0; i < 3; i++)
+		shape->gap[i] = (int16_t)(4 * below(dice, 6));
+	if (one_in(dice, 2))
+		return;
+	shape->blind = (int16_t)(1 + below(dice, 2));
+	for (uint32_t leg = 0; leg < PP_WAVE_LEGS; leg++) {
+		shape->step[leg] = (int16_t)(shape->step[leg] + 4);
+		shape->far[leg] = (int16_t)(shape->far[leg] + 4);
+	}
+	for (uint32_t i = 0; i < 3; i++)
+		shape->gap[i] = (int16_t)(shape->gap[i] + 4);
+}
+
+static void draw_legs(struct pp_wave_dice *dice, struct pp_wave_shape *shape)
+{
+	for (uint32_t leg = 0; leg < PP_WAVE_LEGS; leg++) {
+		shape->step[leg] = shape->far[leg] = one_in(dice, 2) ? 0 : (int16_t)(below(dice, 9) - 2);
+		shape->lead[leg] = one_in(dice, 2) ? 0 : (int16_t)(below(dice, 49) - 24);
+	}
+	for (uint32_t i = 0; i < 3; i++)
+		shape->gap[i] = one_in(dice, 2) ? 0 : (int16_t)(below(dice, 96) - 24);
+	shape->pace = one_in(dice, 2) ? 1000 : (int16_t)(500 + below(dice, 1000));
+}
+
+struct pp_wave_shape pp_wave_shape_draw(struct pp_wave_dice *dice)
+{
+	struct pp_wave_shape shape = {.pace = 1000, .patience = PP_WAVE_NO_RULE, .turn = 24};
+	if (one_in(dice, 2))
+		draw_block(dice, &shape);
+	else
+		draw_legs(dice, &shape);
+	shape.fill = one_in(dice, 3) ? 0 : one_in(dice, 2) ? 1000 : below(dice, 1000);
+	shape.quota = one_in(dice, 2) ? 0 : (int16_t)(300 + 50 * below(dice, 14));
+	if (one_in(dice, 2)) {
+		shape.weight_lag = one_in(dice, 2) ? PP_WAVE_NO_RULE : (int16_t)(below(dice, 96) - 24);
+		shape.patience = one_in(dice, 2) ? PP_WAVE_NO_RULE : below(dice, 48);
+	} else {
+		shape.window = (int16_t)(6 + below(dice, 24));
+		shape.weight_lag = (int16_t)(4 * below(dice, 10));
+	}
+	return shape;
+}
+
+struct pp_wave_shape pp_wave_shape_vary(struct pp_wave_dice *dice, const struct pp_wave_shape *shape)
+{
+	struct pp_wave_shape varied = *shape, other = pp_wave_shape_draw(dice);
+	int16_t *to = (int16_t *)&varied;
+	const int16_t *from = (const int16_t *)&other;
+	const int fields = sizeof varied / sizeof *to, times = sizeof varied.step / sizeof *to * 2 + 1 + 3 + PP_WAVE_LEGS;
+	for (int changes = 1 + below(dice, 3); changes > 0; changes--) {
+		int field = below(dice, fields);
+		if (field < times && one_in(dice, 2))
+			to[field] = (int16_t)(to[field] + below(dice, 9) - 4);
+		else
+			to[field] = from[field];
+	}
+	return varied;
+}
