@@ -144,13 +144,49 @@ static struct pp_balance_problem make_problem(struct pp_arena *arena, const stru
 	};
 }
 
-/* Equal numbers of blocks per stage; what stands before the first block goes with it, likewise after the last. */
+static uint32_t count_blocks(const struct pp_spec *spec, uint32_t layers)
+{
+	uint32_t blocks = 0;
+	for (uint32_t i = 0; i < layers; i++)
+		blocks += counts_as_layer(spec, i);
+	return blocks;
+}
+
+/* Stage s ends where (s + 1) / stages of the blocks, rounded down, are dealt out. */
+static void deal_blocks(const struct pp_spec *spec, const struct pp_balance_problem *problem, uint32_t blocks,
+                        uint32_t *first)
+{
+	uint32_t stages = problem->stages, stage = 0, seen = 0;
+	for (uint32_t i = 0; i < problem->layers; i++) {
+		if (!counts_as_layer(spec, i))
+			continue;
+		while (stage + 1 < stages && seen == (uint64_t)(stage + 1) * blocks / stages)
+			first[++stage] = i;
+		seen++;
+	}
+	first[0] = 0;
+	first[stages] = problem->layers;
+}
+
+bool pp_partition_even(const struct pp_spec *spec, const struct pp_balance_problem *problem, uint32_t *first)
+{
+	uint32_t blocks = count_blocks(spec, problem->layers);
+	if (blocks < problem->stages)
+		return false;
+	deal_blocks(spec, problem, blocks, first);
+	for (uint32_t s = 0; s < problem->stages; s++) {
+		uint32_t size = first[s + 1] - first[s];
+		if (size < problem->min_layers || (problem->max_layers && size > problem->max_layers))
+			return false;
+	}
+	return true;
+}
+
+/* Equal numbers of blocks per stage. */
 static bool split_evenly(const struct pp_spec *spec, const struct pp_balance_problem *problem, uint32_t *first,
                          struct pp_diag *diag)
 {
-	uint32_t blocks = 0, stages = problem->stages;
-	for (uint32_t i = 0; i < problem->layers; i++)
-		blocks += counts_as_layer(spec, i);
+	uint32_t blocks = count_blocks(spec, problem->layers), stages = problem->stages;
 	if (blocks % stages) {
 		struct pp_message *m = pp_error(diag, "E0408", spec->stages.balance_span,
 		                                "`balance = even`: %u blocks over %u stages leave a remainder of %u", blocks,
@@ -159,16 +195,7 @@ static bool split_evenly(const struct pp_spec *spec, const struct pp_balance_pro
 		        blocks - blocks % stages, blocks - blocks % stages + stages);
 		return false;
 	}
-	uint32_t each = blocks / stages, stage = 0, seen = 0;
-	for (uint32_t i = 0; i < problem->layers && stage + 1 < stages; i++) {
-		if (!counts_as_layer(spec, i))
-			continue;
-		if (seen && seen % each == 0)
-			first[++stage] = i;
-		seen++;
-	}
-	first[0] = 0;
-	first[stages] = problem->layers;
+	deal_blocks(spec, problem, blocks, first);
 	return true;
 }
 
@@ -417,7 +444,7 @@ static struct pp_span stage_span(const struct pp_spec *spec, uint32_t stage)
 	return stages->split ? stages->split_span : stages->span;
 }
 
-static void warn_empty_stages(const struct pp_spec *spec, const struct pp_stages *stages, struct pp_diag *diag)
+void pp_partition_warn(const struct pp_spec *spec, const struct pp_stages *stages, struct pp_diag *diag)
 {
 	for (uint32_t s = 0; s < stages->count; s++)
 		if (stages->items[s].layer_count == 0)
@@ -478,6 +505,24 @@ bool pp_partition(struct pp_arena *arena, const struct pp_spec *spec, const stru
 		report_memory(arena, spec, schedule, stages, &problem, split.first, stages->rank_bytes, headroom, diag);
 		return false;
 	}
-	warn_empty_stages(spec, stages, diag);
 	return true;
+}
+
+struct pp_balance_problem *pp_partition_problem(struct pp_arena *arena, const struct pp_spec *spec,
+                                                const struct pp_schedule *schedule, const uint64_t *headroom,
+                                                const struct pp_stages *stages)
+{
+	struct pp_balance_problem *problem = PP_NEW(arena, struct pp_balance_problem);
+	*problem = make_problem(arena, spec, schedule, headroom, stages);
+	return problem;
+}
+
+void pp_partition_use(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_balance_problem *problem,
+                      const uint32_t *first, struct pp_stages *stages)
+{
+	struct pp_split split = {.first = PP_NEW_ARRAY(arena, uint32_t, (size_t)problem->stages + 1)};
+	memcpy(split.first, first, ((size_t)problem->stages + 1) * sizeof *first);
+	fill_items(arena, spec, problem, split.first, stages);
+	rate_time(arena, spec, *problem, split, stages);
+	stages->rank_bytes = count_rank_bytes(arena, problem, split.first);
 }

@@ -5,6 +5,7 @@
 #include "codegen/lower.h"
 #include "codegen/plan_memory.h"
 #include "cost.h"
+#include "joint/joint.h"
 #include "ir/capped.h"
 #include "ir/figures.h"
 #include "ir/grid.h"
@@ -15,6 +16,7 @@
 #include "partition.h"
 #include "recompute.h"
 #include "schedule_make.h"
+#include "search/search.h"
 #include "search/place.h"
 #include "stages_print.h"
 
@@ -120,11 +122,42 @@ static void print_draft(const struct pp_unit *unit, FILE *out)
 	pp_schedule_print(&unit->draft, out);
 }
 
+/* Rows for stages that may not be the last ones. What is wrong with them is said when they are. */
+static bool make_quickly(void *context, const struct pp_stages *stages, struct pp_schedule *schedule)
+{
+	struct pp_unit *unit = context;
+	struct pp_resolved quick = unit->resolved;
+	const struct pp_spec *spec = &quick.spec;
+	quick.spec.seek.trial = true;
+	struct pp_diag *unseen = pp_diag_create(unit->arena, unit->sources);
+	const struct pp_order_problem *problem = pp_order_of_stages(unit->arena, spec, unit->draft.stage_rank, stages,
+	                                                            unit->order_headroom, spec->schedule_memory);
+	return pp_schedule_make(unit->arena, &quick, unit->sources, unseen, problem, true, schedule);
+}
+
+/* Where the split is ours and time is what counts, the simulated makespan has the last word. */
+static void balance_jointly(struct pp_unit *unit)
+{
+	const struct pp_spec *spec = &unit->resolved.spec;
+	struct pp_joint_loop loop = {.spec = spec,
+	                             .draft = &unit->draft,
+	                             .headroom = unit->headroom,
+	                             .order_headroom = unit->order_headroom,
+	                             .make = pp_schedule_aware(&unit->resolved) ? make_quickly : NULL,
+	                             .context = unit,
+	                             .once = spec->seek.trial};
+	if (spec->seek.objective == PP_SEEK_TIME && !spec->stages.split && spec->stages.balance == PP_BALANCE_TIME &&
+	    unit->draft.stages > 1)
+		pp_joint_balance(unit->arena, &loop, &unit->stages);
+}
+
 static bool run_partition(struct pp_unit *unit)
 {
 	const struct pp_spec *spec = &unit->resolved.spec;
 	if (!pp_partition(unit->arena, spec, &unit->draft, unit->headroom, &unit->stages, unit->diag))
 		return false;
+	balance_jointly(unit);
+	pp_partition_warn(spec, &unit->stages, unit->diag);
 	if (spec->profile)
 		pp_measured_stages(spec, &unit->stages);
 	return true;

@@ -77,8 +77,44 @@ static void print_loads(struct pp_arena *arena, const struct pp_spec *spec, cons
 		        100 * (1 - (double)stages->bound / (double)(loads[slowest] ? loads[slowest] : 1)));
 }
 
+/* "+1.25 %", never "-0.00 %". */
+static const char *change(struct pp_arena *arena, uint64_t from, uint64_t to)
+{
+	double percent = from ? 100 * ((double)to / (double)from - 1) : 0;
+	return pp_arena_printf(arena, "%+.2f %%", percent < 0 && percent > -0.005 ? 0 : percent);
+}
+
+/* Embedding and head on one rank: what the spec's placement leaves on the table, if that is at least 1 %. */
+static void print_placement(struct pp_arena *arena, const char *what, uint64_t slowest, uint64_t now, FILE *out)
+{
+	if (slowest && slowest < now - now / 100)
+		fprintf(out, "  %s: slowest rank %.4f ms, %s, with another schedule and memory apart\n", what, ms(slowest),
+		        change(arena, now, slowest));
+}
+
+/* Why this split: what others come to, and what would have to be different to be faster. */
+static void print_joint(struct pp_arena *arena, const struct pp_stages *stages, FILE *out)
+{
+	const struct pp_joint_report *joint = stages->joint;
+	fprintf(out, "simulated makespan: %.4f ms (%u runs); %.0f %% of its critical path is on rank %u\n",
+	        ms(joint->chosen), joint->runs, 100 * joint->share, joint->rank);
+	fprintf(out, "  split with the fastest slowest rank: %.4f ms, %s\n", ms(joint->balanced),
+	        joint->moved ? change(arena, joint->chosen, joint->balanced) : "this one");
+	if (joint->even != UINT64_MAX)
+		fprintf(out, "  equal blocks: %.4f ms, %s\n", ms(joint->even), change(arena, joint->chosen, joint->even));
+	for (uint32_t i = 0; i < joint->next_count; i++)
+		fprintf(out, "  a layer of stage %u to stage %u: %.4f ms, %s\n", joint->next[i].from, joint->next[i].to,
+		        ms(joint->next[i].makespan), change(arena, joint->chosen, joint->next[i].makespan));
+	print_placement(arena, "first and last layers on one rank, place = v, vpp = 2", joint->folded, stages->bottleneck,
+	                out);
+	print_placement(arena, "an extra stage for the last layers on rank 0, place = a list", joint->wrapped,
+	                stages->bottleneck, out);
+}
+
 void pp_stages_print(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_stages *stages, FILE *out)
 {
 	print_table(arena, spec, stages, out);
 	print_loads(arena, spec, stages, out);
+	if (stages->joint)
+		print_joint(arena, stages, out);
 }

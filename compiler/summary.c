@@ -41,6 +41,24 @@ void pp_summary_idle(const struct pp_unit *unit, FILE *out)
 		fprintf(out, " (%" PRIu64 " of %" PRIu64 " GPUs idle)", idle, pp_spec_gpus(&unit->resolved.spec));
 }
 
+/* What judging splits by their makespan has gained, if it is worth a word. */
+static void print_gain(const struct pp_joint_report *joint, FILE *out)
+{
+	double gain = joint && joint->balanced ? 1 - (double)joint->chosen / (double)joint->balanced : 0;
+	if (gain >= 0.0005)
+		fprintf(out, "split %.1f %% faster than the one with the fastest slowest rank; ", 100 * gain);
+}
+
+static void json_split(const struct pp_joint_report *joint, struct pp_json *json)
+{
+	pp_json_open_object(json, "split");
+	pp_json_uint(json, "makespan", joint->chosen);
+	pp_json_uint(json, "of_least_slowest_rank", joint->balanced);
+	if (joint->even != UINT64_MAX)
+		pp_json_uint(json, "of_equal_blocks", joint->even);
+	pp_json_close(json);
+}
+
 static void print_text(const struct pp_unit *unit, const char *output, FILE *out)
 {
 	const struct pp_program *program = unit->program;
@@ -55,9 +73,10 @@ static void print_text(const struct pp_unit *unit, const char *output, FILE *out
 	        program->microbatches);
 	if (program->schedule_name)
 		fprintf(out, ", %s", program->schedule_name);
-	fprintf(out, "; bubble %.1f %% of the makespan, %.1f %% above the lower bound; peak %s (rank %u); ",
-	        100 * unit->sim.bubble, 100 * pp_bound_gap(unit->sim.makespan, unit->sim.bound.makespan),
-	        pp_show_bytes(unit->arena, program->rank[rank].arena_bytes), rank);
+	fprintf(out, "; bubble %.1f %% of the makespan, %.1f %% above the lower bound; ", 100 * unit->sim.bubble,
+	        100 * pp_bound_gap(unit->sim.makespan, unit->sim.bound.makespan));
+	print_gain(unit->stages.joint, out);
+	fprintf(out, "peak %s (rank %u); ", pp_show_bytes(unit->arena, program->rank[rank].arena_bytes), rank);
 	pp_proof_print(out, &program->stamp);
 	fputc('\n', out);
 	if (unit->schedule.search)
@@ -95,6 +114,8 @@ static void print_json(const struct pp_unit *unit, const char *output, FILE *out
 	pp_json_number(&json, "bubble", unit->sim.bubble);
 	pp_json_uint(&json, "peak_bytes", program->rank[rank].arena_bytes);
 	pp_json_uint(&json, "peak_rank", rank);
+	if (unit->stages.joint)
+		json_split(unit->stages.joint, &json);
 	if (unit->schedule.search)
 		pp_search_json(&unit->resolved, &unit->schedule, &json);
 	pp_json_open_array(&json, "layouts");

@@ -44,6 +44,28 @@ struct pp_stage_plan {
 	uint64_t flops[PP_PHASE_COUNT]; /* pp_layer_flops, attention counted in full; those of R are none of the model's */
 };
 
+/* A split found by moving a layer of stage `from` to stage `to`; those between hand one on each. */
+struct pp_joint_neighbour {
+	uint32_t from, to;
+	uint64_t makespan;
+};
+enum { PP_JOINT_NEIGHBOURS = 3 };
+
+/* What judging splits by the simulated makespan came to: compiler/joint. */
+struct pp_joint_report {
+	uint64_t even, balanced, chosen; /* makespans, ns: of equal blocks (UINT64_MAX: not possible), of the least slowest
+	                                  * rank, of the split in use */
+	bool moved;                      /* the split in use is not that of the balance */
+	uint32_t runs;
+	uint32_t rank; /* with most of the critical path */
+	double share;  /* of the path's computes that is on it */
+	struct pp_joint_neighbour next[PP_JOINT_NEIGHBOURS];
+	uint32_t next_count;
+	/* Slowest rank if embedding and head shared one, ns per microbatch, memory apart; 0: nothing to tell. */
+	uint64_t folded;  /* two stages per rank in a V */
+	uint64_t wrapped; /* the head alone in an extra stage on rank 0 */
+};
+
 struct pp_stages {
 	struct pp_layer_counts *layers;          /* [layer_count of the model] */
 	uint64_t (*layer_ticks)[PP_PHASE_COUNT]; /* [layer_count] */
@@ -52,6 +74,7 @@ struct pp_stages {
 	uint64_t bottleneck, bound; /* largest rank load (F + R + B of one microbatch, ns), and what no split goes below */
 	uint64_t *rank_bytes; /* [ranks]: static bytes, stashes and extras in flight, as the memory caps counted them */
 	bool exact;           /* the split is proven best for its `balance` */
+	const struct pp_joint_report *joint; /* NULL: the split was not judged by its makespan */
 };
 
 #endif

@@ -35,7 +35,7 @@ run cut_trace 1 "$BIN/pipedump" "$work/gpt.pps" --diff="$work/cut.trace"
 lines cut_trace 1 '^pipedump: .*/cut.trace:[0-9]+:[0-9]+: '
 run other_profile 1 "$BIN/pipedump" "$work/four.pps" --diff="$work/b.json"
 lines other_profile 1 '^pipedump: .*/b.json is of 2 stages on 2 pipeline ranks, .*/four.pps has 4 on 4$'
-run neither 1 "$BIN/pipedump" "$work/four.pps" --diff="$work/four.pps"
+run neither 1 "$BIN/pipedump" "$work/four.pps" --diff="$0"
 lines neither 1 ' is neither a trace nor a profile of piperun$'
 
 run noprofile 3 "$BIN/piperun" -q "$work/four.pps" --profile="$work/none/p.json"
