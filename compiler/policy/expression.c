@@ -55,7 +55,9 @@ struct pp_machine {
 };
 
 /* In place of an instruction. */
-enum { PURE = UINT32_MAX, NOT_COMPILED = UINT32_MAX - 1, COMPILING = UINT32_MAX - 2 };
+#define PURE UINT32_MAX
+#define NOT_COMPILED (UINT32_MAX - 1)
+#define COMPILING (UINT32_MAX - 2)
 
 enum {
 	MOST_INSTRUCTIONS = 1 << 14,

@@ -30,7 +30,8 @@ struct pp_list_candidate {
 	uint64_t over; /* so many of them are beyond its room */
 };
 
-enum { PP_LIST_WAIT = UINT32_MAX, PP_LIST_STOP = UINT32_MAX - 1 };
+#define PP_LIST_WAIT UINT32_MAX
+#define PP_LIST_STOP (UINT32_MAX - 1)
 
 struct pp_list_chooser {
 	/* Position in `ready` (which is by kind F B I W, then chunk), PP_LIST_WAIT to take none of them now, or

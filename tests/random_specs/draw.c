@@ -110,10 +110,45 @@ static void print_stages(struct draw *draw, FILE *out)
 	fputs(" }\n", out);
 }
 
-/* The policy by its name, or one of the file that extends it. */
+/* Rules; some get stuck. */
+static void print_rules(struct draw *draw, FILE *out)
+{
+	uint32_t more = pick(draw, 4);
+	fputs("schedule own { policy {\n", out);
+	switch (pick(draw, 5)) {
+	case 0:
+		fprintf(out, "  limit F - B <= (p - r) * v + %" PRIu32 "  prefer B > F\n", more);
+		break;
+	case 1:
+		fprintf(out, "  limit F - I <= p * v - r + %" PRIu32 "  limit F - W <= (p + %" PRIu32 ") * v\n", more,
+		        pick(draw, 3));
+		fputs("  prefer I > F > W\n", out);
+		break;
+	case 2:
+		fprintf(out, "  let owed = I - W\n  limit F.0 - W.0 <= p + %" PRIu32 "\n", more);
+		fputs("  prefer F.(v - 1) > F > I when owed <= r and I < m * v  prefer W > I > F\n", out);
+		break;
+	case 3:
+		fprintf(out, "  prefer F when F < %" PRIu32 "  prefer W > I > F when F %% 3 == 1  prefer B > W > F\n", more);
+		break;
+	default:
+		fputs("  prefer W > I > F\n", out);
+		break;
+	}
+	fputs("  }", out);
+}
+
+/* The policy by its name, or one of the file that extends it; or rules. */
 static void print_schedule(struct draw *draw, uint64_t bound, FILE *out)
 {
 	const char *name = draw->policy->name;
+	if (strcmp(name, "gpipe") == 0 && pick(draw, 4)) {
+		print_rules(draw, out);
+		if (bound && !draw->bound_by_device)
+			fprintf(out, "  memory <= %" PRIu64 "B", bound);
+		fputs(" }\n", out);
+		return;
+	}
 	bool grouped = strcmp(name, "interleaved") == 0 || strncmp(name, "gis", 3) == 0;
 	if (pick(draw, 2))
 		fprintf(out, "schedule %s {", name);

@@ -19,7 +19,7 @@ struct draw {
 	uint8_t lowering;     /* enum pp_lowered */
 };
 
-/* The policies that are there take turns. `trains`: only specs that can be trained. */
+/* The policies that are there take turns; rules come in turns of gpipe. `trains`: only specs that can be trained. */
 struct draw draw_begin(uint64_t seed, bool trains);
 
 /* Write the spec; bound 0: none. The same draw and bound give the same text. */

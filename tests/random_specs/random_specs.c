@@ -155,7 +155,7 @@ static const char *check_built(struct pp_arena *arena, const struct pp_unit *uni
 /* What a user can mend. E0605 and refusals of the verifier would be ours. */
 static bool may_be_refused(const char *code)
 {
-	static const char *const codes[] = {"E0407", "E0408", "E0501", "E0614", "E0640", "E0670", "E0671"};
+	static const char *const codes[] = {"E0407", "E0408", "E0501", "E0614", "E0630", "E0640", "E0670", "E0671"};
 	for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
 		if (strcmp(code, codes[i]) == 0)
 			return true;
