@@ -1,5 +1,6 @@
 /* pipedump: shows a program. Command line, terminal, choice of view; the views are emit_*.c. */
 #include "emit/emit.h"
+#include "schedule_file.h"
 
 #include "ir/file.h"
 #include "ir/options.h"
@@ -44,6 +45,7 @@ struct arguments {
 	const char *diff;
 	const char *ranks, *program, *from, *to, *output;
 	uint64_t width;
+	bool legacy;
 };
 
 static const struct pp_option table[] = {
@@ -106,6 +108,10 @@ static const struct pp_option table[] = {
      .argument = "auto|always|never",
      .offset = offsetof(struct arguments, color),
      .help = "auto: on a terminal, unless NO_COLOR is set"},
+    {.name = "legacy",
+     .kind = PP_OPTION_FLAG,
+     .offset = offsetof(struct arguments, legacy),
+     .help = "schedule in CSV: the letters of old files, B the input gradient and BW the whole backward"},
     {.name = "output",
      .letter = 'o',
      .kind = PP_OPTION_TEXT,
@@ -115,20 +121,22 @@ static const struct pp_option table[] = {
 };
 enum { TABLE_COUNT = sizeof table / sizeof table[0] };
 
-static const char examples[] = "usage: pipedump [options] PROGRAM          PROGRAM: .ppx or .pps, - is standard input\n"
-                               "\n"
-                               "examples:\n"
-                               "  pipedump demo.ppx                                statistics and Gantt chart\n"
-                               "  pipedump demo.ppx --view=list --rank=0           every instruction of rank 0\n"
-                               "  pipedump demo.ppx --view=memory --unit=bytes     live bytes over time\n"
-                               "  pipedump demo.ppx --format=json | jq .bubble\n"
-                               "  pipedump demo.ppx --diff=run.json                predicted against measured\n"
-                               "  pipedump demo.ppx --diff=other.ppx               two schedules side by side\n"
-                               "  pipedump demo.ppx --format=trace -o demo.json    for chrome://tracing or Perfetto\n"
-                               "  pipedump demo.ppx --format=svg -o demo.svg       the Gantt chart as a picture\n"
-                               "  pipedump demo.ppx --format=rows                  the order as a schedule to paste\n"
-                               "\n"
-                               "options:\n";
+static const char examples[] =
+    "usage: pipedump [options] PROGRAM          PROGRAM: .ppx, .pps or a schedule of PyTorch (.csv)\n"
+    "\n"
+    "examples:\n"
+    "  pipedump demo.ppx                                statistics and Gantt chart\n"
+    "  pipedump demo.ppx --view=list --rank=0           every instruction of rank 0\n"
+    "  pipedump demo.ppx --view=memory --unit=bytes     live bytes over time\n"
+    "  pipedump demo.ppx --format=json | jq .bubble\n"
+    "  pipedump demo.ppx --diff=run.json                predicted against measured\n"
+    "  pipedump demo.ppx --diff=other.ppx               two schedules side by side\n"
+    "  pipedump demo.ppx --format=trace -o demo.json    for chrome://tracing or Perfetto\n"
+    "  pipedump demo.ppx --format=svg -o demo.svg       the Gantt chart as a picture\n"
+    "  pipedump demo.ppx --format=rows                  the order as a schedule to paste\n"
+    "  pipedump zbv.csv --diff=1f1b.csv                 two schedules of PyTorch side by side\n"
+    "\n"
+    "options:\n";
 
 static const char after_options[] = "\nexit: 0 ok, 1 the program is wrong, 2 usage, 3 file or memory\n";
 
@@ -382,7 +390,7 @@ static bool is_program(struct pp_arena *arena, const char *path, bool *program, 
 		return pp_fail(status, PP_EXIT_USAGE, "--diff wants a file; standard input can be the program before it");
 	if (!pp_file_read(arena, path, &text, &length, status))
 		return false;
-	*program = pp_content_of(text, length) != PP_CONTENT_OTHER;
+	*program = pp_shown_is(path, text, length);
 	return true;
 }
 
@@ -390,7 +398,7 @@ static bool load_other(const struct pp_dump *dump, const struct arguments *argum
                        struct pp_status *status)
 {
 	struct pp_loaded loaded;
-	if (!pp_program_load(dump->arena, arguments->diff, &loaded, status)) {
+	if (!pp_shown_load(dump->arena, arguments->diff, arguments->legacy, &loaded, status)) {
 		if (!status->text[0])
 			pp_fail(status, PP_EXIT_REJECTED, "%s can't be read; `pipec verify %s` says why", arguments->diff,
 			        arguments->diff);
@@ -470,7 +478,7 @@ static int run(struct pp_arena *arena, const struct arguments *arguments, const 
 	struct pp_loaded loaded;
 	char *text = NULL;
 	size_t length = 0;
-	bool read = pp_program_load(arena, path, &loaded, &status);
+	bool read = pp_shown_load(arena, path, arguments->legacy, &loaded, &status);
 	struct pp_dump dump = {
 	    .arena = arena,
 	    .out = arguments->output ? open_memstream(&text, &length) : stdout,

@@ -8,9 +8,9 @@
 #include "ir/order.h"
 #include "ir/rows_print.h"
 
-#include <ctype.h>
 #include <inttypes.h>
-#include <string.h>
+
+enum { RANKS_LISTED = 16 };
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
@@ -62,6 +62,18 @@ static void run_in_units(struct pp_arena *arena, const struct pp_schedule *sched
 	pp_order_run(arena, &problem, schedule->rows, false, times);
 }
 
+/* Of each rank, or the most of all where these are many. */
+static void print_stashes(const struct pp_schedule *schedule, const struct pp_order_times *times, FILE *out)
+{
+	uint32_t most = 0;
+	for (uint32_t r = 0; r < schedule->ranks; r++)
+		most = times->rank[r].peak_stashes > most ? times->rank[r].peak_stashes : most;
+	if (schedule->ranks > RANKS_LISTED)
+		fprintf(out, "at most %u", most);
+	for (uint32_t r = 0; r < schedule->ranks && schedule->ranks <= RANKS_LISTED; r++)
+		fprintf(out, "%s%u", r ? "/" : "", times->rank[r].peak_stashes);
+}
+
 static void print_summary(struct pp_arena *arena, const struct file *file, FILE *out)
 {
 	const struct pp_schedule *schedule = file->schedule;
@@ -76,8 +88,7 @@ static void print_summary(struct pp_arena *arena, const struct file *file, FILE 
 	        pp_place_text(arena, schedule->ranks, schedule->stages, schedule->stage_rank), schedule->microbatches,
 	        actions);
 	fprintf(out, "; makespan %" PRIu64 " (F = I = W = 1, B = 2), stashes ", times.makespan);
-	for (uint32_t r = 0; r < schedule->ranks; r++)
-		fprintf(out, "%s%u", r ? "/" : "", times.rank[r].peak_stashes);
+	print_stashes(schedule, &times, out);
 	uint32_t unordered = pp_exchange_unordered(arena, schedule);
 	if (unordered == UINT32_MAX)
 		fputs("; bits: fixed", out);
@@ -131,18 +142,6 @@ bool pp_exchange_verify(struct pp_arena *arena, const struct pp_source *source,
 
 /* ---- import ---------------------------------------------------------------------------------- */
 
-/* A name of the language from a file's name: its last part up to the first dot, other characters as `_`. */
-static const char *name_from(struct pp_arena *arena, const char *path)
-{
-	const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
-	char *name =
-	    pp_arena_printf(arena, "%s%.*s", isdigit((unsigned char)*base) ? "s" : "", (int)strcspn(base, "."), base);
-	for (char *at = name; *at; at++)
-		if (!isalnum((unsigned char)*at))
-			*at = '_';
-	return *name ? name : "imported";
-}
-
 bool pp_exchange_import(struct pp_arena *arena, const struct pp_source *source,
                         const struct pp_exchange_options *options, struct pp_diag *diag, FILE *out)
 {
@@ -161,8 +160,7 @@ bool pp_exchange_import(struct pp_arena *arena, const struct pp_source *source,
 	if (stages % ranks == 0 && stages > ranks)
 		fprintf(out, "  vpp = %u", stages / ranks);
 	fprintf(out, " }\nstages { place = %s }\nschedule %s {\n",
-	        pp_place_text(arena, ranks, stages, schedule->stage_rank),
-	        options->name ? options->name : name_from(arena, source->name));
+	        pp_place_text(arena, ranks, stages, schedule->stage_rank), options->name ? options->name : schedule->name);
 	pp_rows_print(arena, schedule, out);
 	fputs("}\n", out);
 	return true;

@@ -61,7 +61,8 @@ bool pp_csv_looks_like(const char *text, size_t length);
  * checked: counts and order, for which there is pp_csv_check. */
 struct pp_csv *pp_csv_read(struct pp_arena *arena, const struct pp_source *source, bool legacy, struct pp_diag *diag);
 
-/* Its compute alone, in order; known by stage. */
+/* Its compute alone, in order; known by stage, with a name of the language made from that of the file: its last part up
+ * to the first dot, other characters as `_`. */
 struct pp_schedule *pp_csv_schedule(struct pp_arena *arena, const struct pp_csv *csv);
 
 /* pp_schedule_check of the compute, and before it what is wrong in a way of these files alone (E0651, E0652). */

@@ -3,12 +3,24 @@
 #include "ir/csv.h"
 #include "ir/schedule_read.h"
 
+#include <ctype.h>
 #include <string.h>
+
+static const char *name_from(struct pp_arena *arena, const char *path)
+{
+	const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+	size_t length = strcspn(base, ".");
+	char *name = pp_arena_printf(arena, "%s%.*s", isdigit((unsigned char)*base) ? "s" : "", (int)length, base);
+	for (char *at = name; *at; at++)
+		if (!isalnum((unsigned char)*at))
+			*at = '_';
+	return length && isalpha((unsigned char)*name) ? name : "imported";
+}
 
 struct pp_schedule *pp_csv_schedule(struct pp_arena *arena, const struct pp_csv *csv)
 {
 	struct pp_schedule *schedule = PP_NEW(arena, struct pp_schedule);
-	*schedule = (struct pp_schedule){.name = "csv",
+	*schedule = (struct pp_schedule){.name = name_from(arena, csv->source->name),
 	                                 .ranks = csv->ranks,
 	                                 .stages = csv->stages,
 	                                 .microbatches = csv->microbatches,
