@@ -16,6 +16,7 @@ struct family {
 	flight_form flight;
 	struct even_costs costs; /* of a chunk */
 	bool at_most;            /* `flight` is only a limit */
+	time_form span;          /* longest from first to last action of a rank; NULL: no form */
 };
 
 static bool always(uint32_t p, uint32_t v, uint32_t m)
@@ -114,10 +115,67 @@ static uint64_t zb_v_time(uint32_t p, uint32_t v, uint32_t m, struct even_costs 
 	return (uint64_t)m * v * (c.forward + c.input + c.weight) + (uint64_t)(p - 1) * c.forward;
 }
 
-/* DualPipe-V with pairs that gain nothing: one more (p-1)I. */
+/* DualPipe-V: pairs tie what they join together, which costs (p-1)I; 2m-p-1 of them in a row gain what each gains. */
 static uint64_t dualpipe_v_time(uint32_t p, uint32_t v, uint32_t m, struct even_costs c)
 {
-	return zb_v_time(p, v, m, c) + (uint64_t)(p - 1) * c.input;
+	uint64_t pair = c.forward + c.input + c.weight, gain = pair - pair * c.pair_permille / 1000;
+	return zb_v_time(p, v, m, c) + (uint64_t)(p - 1) * c.input - (2 * (uint64_t)m - p - 1) * gain;
+}
+
+/* What transfers add, in hops: where the filling is ahead by enough they show at the ends only, otherwise each turn of
+ * a rank that waits for an answer shows them once more. */
+static uint64_t one_in_turn_time(uint32_t p, uint32_t v, uint32_t m, struct even_costs c)
+{
+	return fused_time(p, v, m, c) + (p > 1 ? (4 * p - 6 + 2 * (p - 1) * (m - p) / p) * c.hop : 0);
+}
+
+static uint64_t h1_hop_time(uint32_t p, uint32_t v, uint32_t m, struct even_costs c)
+{
+	return h1_time(p, v, m, c) + 4 * (uint64_t)(p - 1) * c.hop;
+}
+
+static uint64_t h2_hop_time(uint32_t p, uint32_t v, uint32_t m, struct even_costs c)
+{
+	return h2_time(p, v, m, c) + (uint64_t)(p - 1) * c.hop;
+}
+
+static uint64_t interleaved_hop_time(uint32_t p, uint32_t v, uint32_t m, struct even_costs c)
+{
+	return fused_time(p, v, m, c) + (p > 1 ? (4 * (uint64_t)p - 2) * c.hop : 0);
+}
+
+static uint64_t gis_hop_time(uint32_t p, uint32_t v, uint32_t m, struct even_costs c)
+{
+	return gis_time(p, v, m, c) + (p > 1 ? (3 * (uint64_t)p - 2) * c.hop : 0);
+}
+
+static uint64_t zb_v_hop_time(uint32_t p, uint32_t v, uint32_t m, struct even_costs c)
+{
+	return zb_v_time(p, v, m, c) + (p > 1 ? (5 * (uint64_t)p - 7) * c.hop : 0);
+}
+
+/* ZB-H2: (p-1)(F+I-2W) of bubble and both hops of the filling. */
+static uint64_t h2_span(uint32_t p, uint32_t v, uint32_t m, struct even_costs c)
+{
+	(void)v;
+	return (uint64_t)m * (c.forward + c.input + c.weight) + (uint64_t)(p - 1) * (c.forward + c.input - 2 * c.weight) +
+	       2 * (uint64_t)(p - 1) * c.hop;
+}
+
+static uint64_t zb_v_span(uint32_t p, uint32_t v, uint32_t m, struct even_costs c)
+{
+	return (uint64_t)m * v * (c.forward + c.input + c.weight) + (p > 1 ? (6 * (uint64_t)p - 8) * c.hop : 0);
+}
+
+static uint32_t interleaved_flight(uint32_t p, uint32_t v, uint32_t m, uint32_t r)
+{
+	return least(m * v, (v - 1) * group_of(m, p) + 2 * (p - 1 - r) + 1);
+}
+
+static uint32_t one_in_turn_flight(uint32_t p, uint32_t v, uint32_t m, uint32_t r)
+{
+	(void)v;
+	return least(m, p - r);
 }
 
 static uint32_t all_flight(uint32_t p, uint32_t v, uint32_t m, uint32_t r)
@@ -169,21 +227,41 @@ static uint32_t dualpipe_v_flight(uint32_t p, uint32_t v, uint32_t m, uint32_t r
 }
 
 static const struct family families[] = {
-    {"loopedbfs", PP_PLACE_LOOP, 1, 4, enough, fused_time, all_flight, {1, 1, 1, 0, 0}, false},
-    {"loopedbfs", PP_PLACE_LOOP, 1, 3, enough, fused_time, all_flight, {5, 6, 4, 0, 0}, false},
-    {"eager_1f1b", PP_PLACE_LOOP, 1, 1, always, fused_time, eager_flight, {1, 1, 1, 0, 0}, false},
-    {"eager_1f1b", PP_PLACE_LOOP, 1, 1, always, eager_time, eager_flight, {10, 10, 10, 3, 0}, false},
-    {"eager_1f1b", PP_PLACE_LOOP, 1, 1, always, eager_time, eager_flight, {10, 11, 7, 1, 0}, false},
-    {"zb_h1", PP_PLACE_LOOP, 1, 4, enough, h1_time, h1_flight, {1, 1, 1, 0, 0}, false},
-    {"zb_h1", PP_PLACE_LOOP, 1, 1, enough, h1_time, h1_flight, {10, 11, 7, 0, 0}, false},
-    {"zb_h2", PP_PLACE_LOOP, 1, 1, twice, h2_time, h2_flight, {1, 1, 1, 0, 0}, false},
-    {"gis", PP_PLACE_LOOP, 2, 4, whole_groups, gis_time, gis_flight, {1, 1, 1, 0, 0}, false},
-    {"gis", PP_PLACE_LOOP, 2, 4, whole_groups, gis_time, gis_flight, {10, 11, 7, 0, 0}, false},
-    {"gis_h", PP_PLACE_LOOP, 2, 4, half_groups, gis_h_time, gis_h_flight, {1, 1, 1, 0, 0}, false},
-    {"zb_v", PP_PLACE_V, 2, 2, half_as_many_again, zb_v_time, zb_v_flight, {1, 1, 1, 0, 0}, true},
-    {"zb_v", PP_PLACE_V, 2, 2, twice, zb_v_time, zb_v_flight, {1, 1, 1, 0, 0}, false},
-    {"dualpipe_v", PP_PLACE_V, 2, 2, two_rounds, dualpipe_v_time, dualpipe_v_flight, {1, 1, 1, 0, 1000}, false},
-    {"dualpipe_v", PP_PLACE_V, 2, 2, two_rounds, zb_v_time, dualpipe_v_flight, {1, 1, 1, 0, 0}, false},
+    {"loopedbfs", PP_PLACE_LOOP, 1, 4, enough, fused_time, all_flight, {1, 1, 1, 0, 0}, false, NULL},
+    {"loopedbfs", PP_PLACE_LOOP, 1, 3, enough, fused_time, all_flight, {5, 6, 4, 0, 0}, false, NULL},
+    {"gpipe", PP_PLACE_LOOP, 1, 1, always, eager_time, all_flight, {10, 11, 7, 3, 0}, false, NULL},
+    {"1f1b", PP_PLACE_LOOP, 1, 1, whole_groups, one_in_turn_time, one_in_turn_flight, {10, 10, 10, 1, 0}, false, NULL},
+    {"eager_1f1b", PP_PLACE_LOOP, 1, 1, always, fused_time, eager_flight, {1, 1, 1, 0, 0}, false, NULL},
+    {"eager_1f1b", PP_PLACE_LOOP, 1, 1, always, eager_time, eager_flight, {10, 10, 10, 3, 0}, false, NULL},
+    {"eager_1f1b", PP_PLACE_LOOP, 1, 1, always, eager_time, eager_flight, {10, 11, 7, 1, 0}, false, NULL},
+    {"zb_h1", PP_PLACE_LOOP, 1, 4, enough, h1_time, h1_flight, {1, 1, 1, 0, 0}, false, NULL},
+    {"zb_h1", PP_PLACE_LOOP, 1, 1, enough, h1_time, h1_flight, {10, 11, 7, 0, 0}, false, NULL},
+    {"zb_h2", PP_PLACE_LOOP, 1, 1, twice, h2_time, h2_flight, {1, 1, 1, 0, 0}, false, h2_span},
+    {"zb_h2", PP_PLACE_LOOP, 1, 1, two_rounds, h2_hop_time, h2_flight, {10, 10, 10, 1, 0}, false, h2_span},
+    {"zb_h1", PP_PLACE_LOOP, 1, 1, two_rounds, h1_hop_time, h1_flight, {10, 10, 10, 1, 0}, false, NULL},
+    {"zb_h1", PP_PLACE_LOOP, 1, 1, two_rounds, h1_hop_time, h1_flight, {10, 11, 7, 1, 0}, false, NULL},
+    {"loopedbfs", PP_PLACE_LOOP, 2, 2, two_rounds, eager_time, all_flight, {10, 10, 10, 1, 0}, false, NULL},
+    {"interleaved",
+     PP_PLACE_LOOP,
+     2,
+     2,
+     whole_groups,
+     interleaved_hop_time,
+     interleaved_flight,
+     {10, 10, 10, 1, 0},
+     false,
+     NULL},
+    {"gis", PP_PLACE_LOOP, 2, 2, whole_groups, gis_hop_time, gis_flight, {10, 10, 10, 1, 0}, false, NULL},
+    {"zb_v", PP_PLACE_V, 2, 2, two_rounds, zb_v_hop_time, zb_v_flight, {10, 10, 10, 1, 0}, false, zb_v_span},
+    {"gis", PP_PLACE_LOOP, 2, 4, whole_groups, gis_time, gis_flight, {1, 1, 1, 0, 0}, false, NULL},
+    {"gis", PP_PLACE_LOOP, 2, 4, whole_groups, gis_time, gis_flight, {10, 11, 7, 0, 0}, false, NULL},
+    {"gis_h", PP_PLACE_LOOP, 2, 4, half_groups, gis_h_time, gis_h_flight, {1, 1, 1, 0, 0}, false, NULL},
+    {"zb_v", PP_PLACE_V, 2, 2, half_as_many_again, zb_v_time, zb_v_flight, {1, 1, 1, 0, 0}, true, NULL},
+    {"zb_v", PP_PLACE_V, 2, 2, twice, zb_v_time, zb_v_flight, {1, 1, 1, 0, 0}, false, NULL},
+    {"dualpipe_v", PP_PLACE_V, 2, 2, two_rounds, dualpipe_v_time, dualpipe_v_flight, {1, 1, 1, 0, 1000}, false, NULL},
+    {"dualpipe_v", PP_PLACE_V, 2, 2, two_rounds, dualpipe_v_time, dualpipe_v_flight, {10, 10, 10, 0, 800}, false, NULL},
+    {"dualpipe_v", PP_PLACE_V, 2, 2, two_rounds, dualpipe_v_time, dualpipe_v_flight, {10, 10, 10, 0, 700}, false, NULL},
+    {"dualpipe_v", PP_PLACE_V, 2, 2, two_rounds, zb_v_time, dualpipe_v_flight, {1, 1, 1, 0, 0}, false, NULL},
 };
 
 static void one_shape(const struct family *f, uint32_t p, uint32_t v, uint32_t m)
@@ -198,6 +276,9 @@ static void one_shape(const struct family *f, uint32_t p, uint32_t v, uint32_t m
 	if (exact && times.makespan != f->makespan(p, v, m, f->costs))
 		fail_msg("%s p=%u v=%u m=%u: makespan %llu, not %llu", f->name, p, v, m, (unsigned long long)times.makespan,
 		         (unsigned long long)f->makespan(p, v, m, f->costs));
+	if (exact && f->span && times.longest_span != f->span(p, v, m, f->costs))
+		fail_msg("%s p=%u v=%u m=%u: span %llu, not %llu", f->name, p, v, m, (unsigned long long)times.longest_span,
+		         (unsigned long long)f->span(p, v, m, f->costs));
 	for (uint32_t r = 0; r < p; r++) {
 		uint32_t got = times.rank[r].peak_stashes, wanted = f->flight(p, v, m, r);
 		if (exact && !f->at_most ? got != wanted : got > wanted)
