@@ -16,11 +16,11 @@ struct line {
 };
 
 static const struct line lines[] = {
-    {"gpipe", 1, PP_PLACE_LOOP, 0},      {"1f1b", 1, PP_PLACE_LOOP, 0},        {"eager_1f1b", 1, PP_PLACE_LOOP, 0},
-    {"loopedbfs", 2, PP_PLACE_LOOP, 0},  {"interleaved", 2, PP_PLACE_LOOP, 0}, {"interleaved", 4, PP_PLACE_LOOP, 0},
-    {"gis", 2, PP_PLACE_LOOP, 0},        {"gis", 4, PP_PLACE_LOOP, 0},         {"gis_h", 2, PP_PLACE_LOOP, 0},
-    {"zb_h1", 1, PP_PLACE_LOOP, 0},      {"zb_h1", 2, PP_PLACE_LOOP, 0},       {"zb_h2", 1, PP_PLACE_LOOP, 0},
-    {"zb_v", 2, PP_PLACE_V, 0},          {"dualpipe_v", 2, PP_PLACE_V, 0},     {"dualpipe_v", 2, PP_PLACE_V, 800},
+    {"gpipe", 1, PP_PLACE_LOOP, 0},     {"1f1b", 1, PP_PLACE_LOOP, 0},        {"eager_1f1b", 1, PP_PLACE_LOOP, 0},
+    {"loopedbfs", 2, PP_PLACE_LOOP, 0}, {"interleaved", 2, PP_PLACE_LOOP, 0}, {"interleaved", 4, PP_PLACE_LOOP, 0},
+    {"gis", 2, PP_PLACE_LOOP, 0},       {"gis", 4, PP_PLACE_LOOP, 0},         {"gis_h", 2, PP_PLACE_LOOP, 0},
+    {"zb_h1", 1, PP_PLACE_LOOP, 0},     {"zb_h1", 2, PP_PLACE_LOOP, 0},       {"zb_h2", 1, PP_PLACE_LOOP, 0},
+    {"zb_v", 2, PP_PLACE_V, 0},         {"dualpipe_v", 2, PP_PLACE_V, 0},     {"dualpipe_v", 2, PP_PLACE_V, 800},
 };
 
 /* F, I, W of a whole rank and a hop, in thousandths of F. */
@@ -86,7 +86,8 @@ static void comparison_is_current(void **state)
 	char *text = NULL;
 	size_t length = 0;
 	FILE *out = open_memstream(&text, &length);
-	fputs("\n| schedule | vpp | F = I = W = 1 | hops of 0.1 | F, I, W = 1, 1.1, 0.7 | the same, hops of 0.1 | held | mean | "
+	fputs("\n| schedule | vpp | F = I = W = 1 | hops of 0.1 | F, I, W = 1, 1.1, 0.7 | the same, hops of 0.1 | held | "
+	      "mean | "
 	      "messages |\n|---|---|---|---|---|---|---|---|---|\n",
 	      out);
 	for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
