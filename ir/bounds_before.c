@@ -10,6 +10,8 @@
  *     - if only n of I_u have ended, u >= s, microbatches n..k hold all of t <= s, since I_t follows I_u. Nothing of
  *       them is given back before I_u(n) ends, and that needs F of the stages between s and u too:
  *       (k + 1 - n) sum of h_t over t <= s, + sum of h_t over s < t <= u, + what I_u takes besides fit into M.
+ *     - if only n of I_u have ended when F_s(k) starts, u < s: microbatches n..k hold all of t <= u, and k all of t <= s:
+ *       (k + 1 - n) sum of h_t over t <= u, + sum of h_t over u < t <= s fit into M.
  * Whatever is held, the next bytes to be given back need an I that is still to start, or one whose W is pending: so
  * the least of what any stage's I takes besides is never free for stashes, and comes off M from the start. */
 #include "bounds_state.h"
@@ -48,6 +50,7 @@ static void read_stage(struct pp_bound_stage *stage, const struct pp_order_probl
 	uint64_t forward = scaled(problem, given->ticks[PP_F]), fused = scaled(problem, given->ticks[PP_B]);
 	uint64_t input = scaled(problem, given->ticks[PP_I]), weight = scaled(problem, given->ticks[PP_W]);
 	*stage = (struct pp_bound_stage){.rank = given->rank,
+	                                 .place = stage->place,
 	                                 .ticks[PP_BOUND_F] = capped(forward, most),
 	                                 .forward_hop = capped(given->forward_hop, most)};
 	if (mode == PP_BOUND_FORWARD)
@@ -81,6 +84,20 @@ static void list_stages(struct pp_bound_state *state)
 	}
 }
 
+/* Where memory has no room for what I keeps for W, even with a single microbatch, there is only B. */
+static void leave_out_split(struct pp_bound_state *state, const struct pp_order_problem *problem, uint64_t most)
+{
+	for (uint32_t r = 0; r < state->ranks; r++) {
+		uint64_t held = 0;
+		for (uint32_t i = 0; i < state->rank[r].count; i++) {
+			uint32_t s = state->rank[r].stages[i];
+			held = pp_plus(held, problem->stage[s].held);
+			if (pp_plus(held, problem->stage[s].more_split) > state->rank[r].room)
+				read_stage(&state->stage[s], problem, &problem->stage[s], PP_BOUND_FUSED, most);
+		}
+	}
+}
+
 struct pp_bound_state pp_bound_begin(struct pp_arena *arena, const struct pp_order_problem *problem,
                                      enum pp_bound_mode mode, bool roomy)
 {
@@ -104,6 +121,8 @@ struct pp_bound_state pp_bound_begin(struct pp_arena *arena, const struct pp_ord
 	state.window = (uint32_t)least(window, problem->microbatches);
 	for (uint32_t r = 0; r < problem->ranks; r++)
 		state.rank[r].room = roomy || mode == PP_BOUND_FORWARD ? PP_ROOM_UNLIMITED : problem->room[r];
+	if (mode == PP_BOUND_MIXED)
+		leave_out_split(&state, problem, most);
 	return state;
 }
 
@@ -146,11 +165,16 @@ static void relate_memory(const struct pp_bound_state *state, const struct pp_bo
 	uint64_t up_to = 0; /* held by one microbatch on the stages up to place s */
 	for (uint32_t s = 0; s < rank->count; s++) {
 		up_to = pp_plus(up_to, state->stage[rank->stages[s]].held);
+		uint64_t up_to_t = 0;
 		for (uint32_t t = 0; t <= s; t++) {
 			const struct pp_bound_stage *stage = &state->stage[rank->stages[t]];
 			uint64_t stays = stage->held - stage->early;
+			up_to_t = pp_plus(up_to_t, stage->held);
 			if (stays)
 				tighten(lag_of(rank, t, PP_BOUND_W, s, PP_BOUND_F), less(rank->room, up_to) / stays + 1,
+				        state->microbatches);
+			if (up_to_t)
+				tighten(lag_of(rank, t, PP_BOUND_I, s, PP_BOUND_F), less(rank->room, less(up_to, up_to_t)) / up_to_t,
 				        state->microbatches);
 		}
 		uint64_t between = 0;
