@@ -250,6 +250,7 @@ bool pp_bound_before(struct pp_bound_state *state, const struct pp_order_problem
 		if (rank->room != PP_ROOM_UNLIMITED)
 			relate_memory(state, rank, problem->room[r]);
 		close_relations(rank, state->microbatches);
+		rank->pool = pp_bound_pool(state, rank);
 	}
 	return true;
 }

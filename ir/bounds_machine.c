@@ -103,6 +103,18 @@ static int64_t preemptive(struct batch *batches, size_t count, struct batch *hea
 	return bound;
 }
 
+static void add_pool(const struct pp_bound_state *state, struct pp_arena *scratch, uint32_t r,
+                     const struct pp_bound_times *heads, const struct pp_bound_times *tails, struct batch *batches,
+                     size_t *count)
+{
+	const struct pp_bound_rank *rank = &state->rank[r];
+	int64_t length = pp_bound_pool_length(state, rank);
+	const int64_t *tail = pp_bound_pool_tails(state, scratch, r, tails);
+	for (uint32_t n = 0; n < rank->count * state->microbatches; n++)
+		if (pp_bound_known(heads->pool[r][n]) && pp_bound_known(tail[n]))
+			batches[(*count)++] = (struct batch){heads->pool[r][n], length, tail[n]};
+}
+
 int64_t pp_bound_machine(const struct pp_bound_state *state, struct pp_arena *arena, uint32_t r,
                          const struct pp_bound_times *heads, const struct pp_bound_times *tails)
 {
@@ -120,6 +132,15 @@ int64_t pp_bound_machine(const struct pp_bound_state *state, struct pp_arena *ar
 		for (unsigned kind = 0; kind < PP_BOUND_KINDS; kind++)
 			add_track(state, rank->stages[i], kind, heads, tails, batches, &count);
 	int64_t bound = preemptive(batches, count, heap);
+	if (rank->pool) {
+		count = 0;
+		for (uint32_t i = 0; i < rank->count; i++)
+			for (unsigned kind = 0; kind < PP_BOUND_W; kind++)
+				add_track(state, rank->stages[i], kind, heads, tails, batches, &count);
+		add_pool(state, scratch, r, heads, tails, batches, &count);
+		int64_t other = preemptive(batches, count, heap);
+		bound = other > bound ? other : bound;
+	}
 	pp_arena_destroy(scratch);
 	return bound;
 }

@@ -87,12 +87,22 @@ struct track_state {
 	uint32_t *freed;
 	uint64_t given;
 	int64_t since;
+	struct done_list pool; /* the same as `done`, with the W of a pool in place of those of certain stages */
+	uint32_t pooled;       /* of them */
+};
+
+/* W of a rank with a pool, by earliest start. */
+struct pool_state {
+	uint32_t *next; /* [stages of the rank] */
+	uint32_t count;
+	int64_t length;
 };
 
 struct sweep {
 	const struct pp_bound_state *state;
 	struct pp_bound_times times;
 	struct track_state *track; /* [3 stages] */
+	struct pool_state *pool;   /* [ranks], of heads */
 	bool backwards;
 	uint32_t origin; /* of heads */
 	uint32_t target; /* of tails */
@@ -101,6 +111,50 @@ struct sweep {
 static int64_t later(int64_t a, int64_t b)
 {
 	return a > b ? a : b;
+}
+
+/* Find the earliest starts of the rank's first `wanted` W, of microbatches before k: the n-th of any order can't be
+ * earlier than the n-th smallest. Those of a stage ascend, so the smallest is the next of some stage. */
+static void fill_pool(struct sweep *sweep, uint32_t r, uint32_t wanted, uint32_t k)
+{
+	const struct pp_bound_state *state = sweep->state;
+	const struct pp_bound_rank *rank = &state->rank[r];
+	struct pool_state *pool = &sweep->pool[r];
+	for (; pool->count < wanted; pool->count++) {
+		uint32_t best = UINT32_MAX;
+		int64_t first = INT64_MAX;
+		for (uint32_t i = 0; i < rank->count; i++) {
+			if (pool->next[i] >= k)
+				continue;
+			int64_t begin = sweep->times.begin[pp_bound_at(state, rank->stages[i], PP_BOUND_W, pool->next[i])];
+			if (begin < first) {
+				first = begin;
+				best = i;
+			}
+		}
+		if (best == UINT32_MAX)
+			return;
+		pool->next[best]++;
+		sweep->times.pool[r][pool->count] = first;
+	}
+}
+
+/* The same as after_work where the rank must have done a number of W, whichever they are. */
+static int64_t after_pool(struct sweep *sweep, uint32_t s, enum pp_bound_kind kind, uint32_t k)
+{
+	const struct pp_bound_stage *stage = &sweep->state->stage[s];
+	const struct pp_bound_rank *rank = &sweep->state->rank[stage->rank];
+	struct track_state *track = &sweep->track[s * PP_BOUND_KINDS + kind];
+	if (sweep->backwards || !rank->pool || kind == PP_BOUND_W)
+		return PP_BOUND_NONE;
+	uint32_t ended = pp_bound_pool_ended(sweep->state, rank, stage->place, kind, k);
+	fill_pool(sweep, stage->rank, ended, k);
+	const struct pool_state *pool = &sweep->pool[stage->rank];
+	for (; track->pooled < ended && track->pooled < pool->count; track->pooled++) {
+		int64_t begin = sweep->times.pool[stage->rank][track->pooled];
+		add_done(&track->pool, begin, begin + pool->length, pool->length);
+	}
+	return done_at(&track->pool);
 }
 
 /* When the rank has done all that must come before microbatch k (from the last, when going backwards). */
@@ -122,9 +176,11 @@ static int64_t after_work(struct sweep *sweep, uint32_t s, enum pp_bound_kind ki
 		for (; (int64_t)track->taken[other] <= (int64_t)k + lag; track->taken[other]++) {
 			size_t at = pp_bound_at(state, stage, their, track->taken[other]);
 			add_done(&track->done, sweep->times.begin[at], sweep->times.end[at], length);
+			if (rank->pool && !sweep->backwards && their != PP_BOUND_W)
+				add_done(&track->pool, sweep->times.begin[at], sweep->times.end[at], length);
 		}
 	}
-	return done_at(&track->done);
+	return later(done_at(&track->done), after_pool(sweep, s, kind, k));
 }
 
 /* Bytes that an action gives back at its end; going backwards, those that it takes at its start. */
@@ -251,6 +307,21 @@ static void sweep_tails(struct sweep *sweep, uint32_t k)
 	}
 }
 
+static void begin_pools(struct sweep *sweep, struct pp_arena *arena, struct pp_arena *scratch)
+{
+	const struct pp_bound_state *state = sweep->state;
+	sweep->times.pool = PP_NEW_ARRAY(arena, int64_t *, state->ranks);
+	sweep->pool = PP_NEW_ARRAY(scratch, struct pool_state, state->ranks);
+	for (uint32_t r = 0; r < state->ranks; r++) {
+		const struct pp_bound_rank *rank = &state->rank[r];
+		if (!rank->pool)
+			continue;
+		sweep->times.pool[r] = PP_NEW_ARRAY(arena, int64_t, (size_t)rank->count * state->window);
+		sweep->pool[r].next = PP_NEW_ARRAY(scratch, uint32_t, rank->count);
+		sweep->pool[r].length = pp_bound_pool_length(state, rank);
+	}
+}
+
 static struct pp_bound_times run(struct sweep *sweep, struct pp_arena *arena)
 {
 	const struct pp_bound_state *state = sweep->state;
@@ -262,18 +333,23 @@ static struct pp_bound_times run(struct sweep *sweep, struct pp_arena *arena)
 	for (size_t i = 0; i < tracks; i++) {
 		const struct pp_bound_rank *rank = &state->rank[state->stage[i / PP_BOUND_KINDS].rank];
 		struct track_state *track = &sweep->track[i];
-		track->since = track->done.latest = PP_BOUND_NONE;
+		track->since = track->done.latest = track->pool.latest = PP_BOUND_NONE;
 		if (!rank->related)
 			continue;
 		track->taken = PP_NEW_ARRAY(scratch, uint32_t, rank->count * PP_BOUND_KINDS);
 		track->freed = PP_NEW_ARRAY(scratch, uint32_t, rank->count * PP_BOUND_KINDS);
 	}
+	if (!sweep->backwards)
+		begin_pools(sweep, arena, scratch);
 	for (uint32_t k = 0; k < state->window; k++) {
 		if (sweep->backwards)
 			sweep_tails(sweep, k);
 		else
 			sweep_heads(sweep, k);
 	}
+	for (uint32_t r = 0; !sweep->backwards && r < state->ranks; r++)
+		if (state->rank[r].pool)
+			fill_pool(sweep, r, state->rank[r].count * state->window, state->window);
 	pp_arena_destroy(scratch);
 	return sweep->times;
 }

@@ -40,6 +40,7 @@ struct pp_bound_rank {
 	/* [3 count][3 count]: microbatch k of the second track comes after microbatch k + lag of the first, both ends
 	 * included; PP_BOUND_NEVER: nothing is known. Tracks of a rank are numbered 3 place + kind. */
 	int32_t *lag;
+	uint32_t pool; /* stashes that fit, where all of the rank are alike and W of any stage frees one; else 0: bounds_pool.c */
 };
 
 #define PP_BOUND_NEVER INT32_MIN
@@ -60,6 +61,8 @@ struct pp_bound_state {
 struct pp_bound_times {
 	int64_t *begin, *end;
 	int64_t stride; /* of heads: to the origin's F of microbatch window - 1; 0: the window holds all */
+	/* Of heads, [ranks], where the rank has a pool: earliest start of its n-th W, whichever stage it is of. */
+	int64_t **pool;
 };
 
 static inline size_t pp_bound_at(const struct pp_bound_state *state, uint32_t stage, enum pp_bound_kind kind,
@@ -74,6 +77,13 @@ static inline int64_t pp_bound_length(const struct pp_bound_stage *stage, enum p
 	return stage->ticks[kind] + (kind == PP_BOUND_I ? stage->recompute : 0);
 }
 
+static inline int32_t pp_bound_lag(const struct pp_bound_rank *rank, uint32_t place, enum pp_bound_kind kind,
+                                   uint32_t to_place, enum pp_bound_kind to_kind)
+{
+	return rank->lag[(size_t)(place * PP_BOUND_KINDS + kind) * rank->count * PP_BOUND_KINDS +
+	                 to_place * PP_BOUND_KINDS + to_kind];
+}
+
 /* The problem in this form; `roomy`: without its rooms. */
 struct pp_bound_state pp_bound_begin(struct pp_arena *arena, const struct pp_order_problem *problem,
                                      enum pp_bound_mode mode, bool roomy);
@@ -82,6 +92,20 @@ struct pp_bound_state pp_bound_begin(struct pp_arena *arena, const struct pp_ord
  * small for one microbatch, which takes `*needed`. */
 bool pp_bound_before(struct pp_bound_state *state, const struct pp_order_problem *problem, uint32_t *narrow,
                      uint64_t *needed);
+
+/* Whether the rank has a pool, and of how many stashes. */
+uint32_t pp_bound_pool(const struct pp_bound_state *state, const struct pp_bound_rank *rank);
+
+/* How many W of the rank's pool must have ended before an action of microbatch k starts. */
+uint32_t pp_bound_pool_ended(const struct pp_bound_state *state, const struct pp_bound_rank *rank, uint32_t place,
+                             enum pp_bound_kind kind, uint32_t k);
+
+/* Ticks of the shortest W of the rank. */
+int64_t pp_bound_pool_length(const struct pp_bound_state *state, const struct pp_bound_rank *rank);
+
+/* Least time from the end of the n-th W of the rank to the end of the order: [all W of the rank], in the arena. */
+int64_t *pp_bound_pool_tails(const struct pp_bound_state *state, struct pp_arena *arena, uint32_t rank,
+                             const struct pp_bound_times *tails);
 
 /* Times from the first F of stage `origin` on: earlier stages may be as early as they like. */
 struct pp_bound_times pp_bound_heads(const struct pp_bound_state *state, struct pp_arena *arena, uint32_t origin);
