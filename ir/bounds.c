@@ -12,7 +12,8 @@
  *   come after that F and before some end on R. For equal stages on a line and R = 0, with k = min(m, floor(room)):
  *   m (F + I + W) + max(0, (p - 1) (I + 2 c) + (p - k) F), the warm-up that memory cuts short (Qi et al., Zero Bubble
  *   Pipeline Parallelism, appendix B), and ceil(m / k) (p (F + I) + 2 (p - 1) c + W) where memory serialises.
- * Both: the room of a rank over time (pp_bound_area), behind its first arrival for the makespan.
+ * Both: the room of a rank over time (pp_bound_area), behind its first arrival for the makespan; what a rank may do of
+ *   all its stages before its first I (bounds_wait.c).
  *
  * O(n log n) in the actions for the makespan; spans of as many ranks as fit into a fixed number of actions, the rank of
  * stage 0 and those with most work first. */
@@ -30,7 +31,7 @@ struct found {
 	int64_t value;
 	uint32_t rank;   /* whose actions */
 	uint32_t target; /* of a span: whose */
-	bool area;
+	bool area, wait;
 };
 
 static void improve(struct found *best, struct found other)
@@ -57,6 +58,8 @@ static struct found bound_makespan(const struct pp_bound_state *state)
 		if (state->rank[r].count == 0)
 			continue;
 		improve(&best, (struct found){.value = pp_bound_machine(state, scratch, r, &heads, &tails), .rank = r});
+		improve(&best,
+		        (struct found){.value = pp_bound_wait(state, scratch, r, &heads, &tails), .rank = r, .wait = true});
 		int64_t first = heads.begin[pp_bound_at(state, state->rank[r].stages[0], PP_BOUND_F, 0)];
 		improve(&best, (struct found){.value = first + pp_bound_area(state, r), .rank = r, .area = true});
 	}
@@ -72,6 +75,10 @@ static void bound_span(const struct pp_bound_state *state, uint32_t target, stru
 	for (uint32_t r = 0; r < state->ranks; r++)
 		improve(best, (struct found){
 		                  .value = pp_bound_machine(state, scratch, r, &heads, &tails), .rank = r, .target = target});
+	improve(best, (struct found){.value = pp_bound_wait(state, scratch, target, &heads, &tails),
+	                             .rank = target,
+	                             .target = target,
+	                             .wait = true});
 	pp_arena_destroy(scratch);
 }
 
@@ -120,6 +127,8 @@ static const char *name_term(struct pp_arena *arena, struct found found, bool sp
 	if (found.area)
 		return pp_arena_printf(arena, "rank %u's memory over time", found.rank);
 	const char *held = memory ? ", held up by memory" : "";
+	if (found.wait)
+		return pp_arena_printf(arena, "rank %u's work and its first wait%s", found.rank, held);
 	if (!span)
 		return pp_arena_printf(arena, "rank %u's work between arrival and departure%s", found.rank, held);
 	if (found.rank == found.target)

@@ -117,6 +117,10 @@ struct pp_bound_times pp_bound_tails(const struct pp_bound_state *state, struct 
 int64_t pp_bound_machine(const struct pp_bound_state *state, struct pp_arena *arena, uint32_t rank,
                          const struct pp_bound_times *heads, const struct pp_bound_times *tails);
 
+/* What a rank must wait for its first I gives, with what its room lets it do before. */
+int64_t pp_bound_wait(const struct pp_bound_state *state, struct pp_arena *arena, uint32_t rank,
+                      const struct pp_bound_times *heads, const struct pp_bound_times *tails);
+
 /* What the room of a rank over time gives for the span of that rank. */
 int64_t pp_bound_area(const struct pp_bound_state *state, uint32_t rank);
 
