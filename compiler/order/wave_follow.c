@@ -16,6 +16,7 @@ struct pp_wave_follow {
 	uint32_t *head, *done; /* [ranks]: index of the first that is left; operations written */
 	uint64_t *free, *used; /* [ranks] */
 	uint32_t *begun;       /* [kinds][stages] */
+	uint32_t *forwards;    /* [ranks]: F to come */
 	struct pp_wave_wake wake;
 };
 
@@ -28,6 +29,7 @@ struct pp_wave_follow *pp_wave_follow_new(struct pp_arena *arena, const struct p
 	                                  .next = PP_NEW_ARRAY(arena, uint32_t, count),
 	                                  .head = PP_NEW_ARRAY(arena, uint32_t, wave->ranks),
 	                                  .done = PP_NEW_ARRAY(arena, uint32_t, wave->ranks),
+	                                  .forwards = PP_NEW_ARRAY(arena, uint32_t, wave->ranks),
 	                                  .free = PP_NEW_ARRAY(arena, uint64_t, wave->ranks),
 	                                  .used = PP_NEW_ARRAY(arena, uint64_t, wave->ranks),
 	                                  .begun = PP_NEW_ARRAY(arena, uint32_t, (size_t)PP_WAVE_KINDS * wave->stages)};
@@ -50,6 +52,7 @@ static void start(struct pp_wave_follow *follow)
 	pp_wave_wake_clear(&follow->wake);
 	for (uint32_t r = 0; r < wave->ranks; r++) {
 		uint32_t first = wave->rank_first[r] * of_stage, end = wave->rank_first[r + 1] * of_stage;
+		follow->forwards[r] = (end - first) / PP_WAVE_KINDS;
 		follow->head[r] = first < end ? first : PP_WAVE_NONE;
 		if (first < end)
 			follow->next[end - 1] = PP_WAVE_NONE;
@@ -126,6 +129,7 @@ static void take(struct pp_wave_follow *follow, uint32_t rank, uint32_t operatio
 	uint64_t now = follow->wake.time[rank], end = now + of->ticks[kind];
 	order->operations[wave->rank_first[rank] * PP_WAVE_KINDS * m + follow->done[rank]++] = operation;
 	follow->begun[operation / m]++;
+	follow->forwards[rank] -= kind == PP_WAVE_F;
 	follow->used[rank] += kind == PP_WAVE_F   ? of->held
 	                      : kind == PP_WAVE_I ? of->more - of->early
 	                                          : of->early - of->held - of->more;
@@ -141,11 +145,13 @@ static void take(struct pp_wave_follow *follow, uint32_t rank, uint32_t operatio
 	let_know(follow, output, now, end + (turn ? 0 : kind == PP_WAVE_F ? of->forward_hop : of->backward_hop));
 }
 
-static void decide(struct pp_wave_follow *follow, uint32_t rank, const struct pp_wave_order *base,
-                   const struct pp_wave_pace *pace, struct pp_wave_order *order)
+/* Take the first of the row that is ready and may overtake those before it. False: nothing is; `soon` says when. */
+static bool take_ready(struct pp_wave_follow *follow, uint32_t rank, const struct pp_wave_order *base,
+                       const struct pp_wave_pace *pace, bool patient, uint64_t *soon, struct pp_wave_order *order)
 {
 	const struct pp_wave *wave = follow->wave;
 	uint64_t now = follow->wake.time[rank];
+	uint32_t of_weights = PP_WAVE_W * wave->stages * wave->microbatches;
 	struct sight sight = {follow->used[rank], follow->used[rank], PP_WAVE_NEVER};
 	uint32_t before = PP_WAVE_NONE, seen = 0;
 	for (uint32_t i = follow->head[rank]; i != PP_WAVE_NONE && seen < pace->window; i = follow->next[i], seen++) {
@@ -153,12 +159,14 @@ static void decide(struct pp_wave_follow *follow, uint32_t rank, const struct pp
 		uint64_t ready = follow->ready[operation];
 		uint64_t ticks = wave->stage[operation / wave->microbatches % wave->stages]
 		                     .ticks[operation / wave->microbatches / wave->stages];
-		if (ready != PP_WAVE_NEVER && may_begin(follow, rank, operation, &sight)) {
+		/* once no forward is left, W has time until the end */
+		bool yields = follow->forwards[rank] == 0 && operation >= of_weights && !patient;
+		if (ready != PP_WAVE_NEVER && !yields && may_begin(follow, rank, operation, &sight)) {
 			bool worth = sight.soon == PP_WAVE_NEVER || sight.soon - now >= ticks * pace->fill / 1000;
 			if (ready <= now && worth) {
 				*(before == PP_WAVE_NONE ? &follow->head[rank] : &follow->next[before]) = follow->next[i];
 				take(follow, rank, operation, order);
-				return;
+				return true;
 			}
 			if (ready > now && ready < sight.soon)
 				sight.soon = ready;
@@ -166,7 +174,18 @@ static void decide(struct pp_wave_follow *follow, uint32_t rank, const struct pp
 		pass(wave, operation, &sight);
 		before = i;
 	}
-	pp_wave_wake_set(&follow->wake, rank, sight.soon);
+	*soon = sight.soon;
+	return false;
+}
+
+static void decide(struct pp_wave_follow *follow, uint32_t rank, const struct pp_wave_order *base,
+                   const struct pp_wave_pace *pace, struct pp_wave_order *order)
+{
+	uint64_t soon;
+	if (follow->forwards[rank] == 0 && take_ready(follow, rank, base, pace, false, &soon, order))
+		return;
+	if (!take_ready(follow, rank, base, pace, true, &soon, order))
+		pp_wave_wake_set(&follow->wake, rank, soon);
 }
 
 bool pp_wave_follow_run(struct pp_wave_follow *follow, const struct pp_wave_order *base,

@@ -34,6 +34,7 @@ void pp_wave_rules_make(struct pp_arena *arena, const struct pp_wave *wave, stru
 struct way {
 	const struct pp_wave *wave;
 	const struct pp_wave_shape *shape;
+	int64_t longer; /* besides, from rank to rank */
 };
 
 /* From a stage of `from` to the next one on the way, `to`, on `leg`. */
@@ -43,10 +44,9 @@ static int64_t leap(const struct way *way, uint32_t from, uint32_t to, uint32_t 
 	const struct pp_wave *wave = way->wave;
 	uint32_t rank = wave->stage[from].rank < wave->stage[to].rank ? wave->stage[from].rank : wave->stage[to].rank;
 	bool far = (uint64_t)rank * 24 >= (uint64_t)wave->ranks * (uint64_t)way->shape->turn;
-	int16_t step = wave->stage[from].rank == wave->stage[to].rank ? gap
-	               : far                                          ? way->shape->far[leg]
-	                                                              : way->shape->step[leg];
-	return (way->shape->blind ? 0 : (int64_t)(ticks + hop)) + part(wave->period, step, 24);
+	bool stays = wave->stage[from].rank == wave->stage[to].rank;
+	int16_t step = stays ? gap : far ? way->shape->far[leg] : way->shape->step[leg];
+	return (way->shape->blind ? 0 : (int64_t)(ticks + hop)) + part(wave->period, step, 24) + (stays ? 0 : way->longer);
 }
 
 static void set_quotas(const struct pp_wave *wave, const struct pp_wave_shape *shape, struct pp_wave_rules *rules)
@@ -63,26 +63,65 @@ static void set_quotas(const struct pp_wave *wave, const struct pp_wave_shape *s
 	}
 }
 
-void pp_wave_shape_rules(const struct pp_wave *wave, const struct pp_wave_shape *shape, struct pp_wave_rules *rules)
+static void set_targets(const struct way *way, struct pp_wave_rules *rules)
 {
-	struct way way = {wave, shape};
+	const struct pp_wave *wave = way->wave;
+	const struct pp_wave_shape *shape = way->shape;
 	uint64_t width = wave->period * wave->ranks;
 	int64_t time = 0;
 	for (uint32_t s = 0; s < wave->stages; s++) {
 		uint32_t leg = forward_leg(wave, s);
 		if (s > 0)
-			time += leap(&way, s - 1, s, leg, wave->stage[s - 1].ticks[PP_WAVE_F], wave->stage[s - 1].forward_hop,
+			time += leap(way, s - 1, s, leg, wave->stage[s - 1].ticks[PP_WAVE_F], wave->stage[s - 1].forward_hop,
 			             shape->gap[0]);
 		rules->target[PP_WAVE_F][s] = time + part(width, shape->lead[leg], 24);
 	}
-	time += leap(&way, wave->stages - 1, wave->stages - 1, 0, wave->stage[wave->stages - 1].ticks[PP_WAVE_F], 0,
+	time += leap(way, wave->stages - 1, wave->stages - 1, 0, wave->stage[wave->stages - 1].ticks[PP_WAVE_F], 0,
 	             shape->gap[1]);
 	for (uint32_t s = wave->stages; s-- > 0;) {
 		uint32_t leg = forward_leg(wave, s) ? 2 : 3;
 		if (s + 1 < wave->stages)
-			time += leap(&way, s + 1, s, forward_leg(wave, s + 1) ? 2 : 3, wave->stage[s + 1].ticks[PP_WAVE_I],
+			time += leap(way, s + 1, s, forward_leg(wave, s + 1) ? 2 : 3, wave->stage[s + 1].ticks[PP_WAVE_I],
 			             wave->stage[s + 1].backward_hop, shape->gap[2]);
 		rules->target[PP_WAVE_I][s] = time + part(width, shape->lead[leg], 24);
+	}
+}
+
+/* How much longer steps may be until the microbatches that are under way at a time fill a rank's room, by Little's law:
+ * what they hold is the sum over its stages of bytes times residence, by period. */
+static int64_t stretched(const struct way *way, const struct pp_wave_rules *rules)
+{
+	const struct pp_wave *wave = way->wave;
+	double least = -1;
+	for (uint32_t r = 0; r < wave->ranks; r++) {
+		double area = 0, hops = 0;
+		if (wave->room[r] == PP_ROOM_UNLIMITED)
+			continue;
+		for (uint32_t i = wave->rank_first[r]; i < wave->rank_first[r + 1]; i++) {
+			uint32_t s = wave->of_rank[i];
+			const struct pp_wave_stage *stage = &wave->stage[s];
+			double held = (double)stage->held - (double)stage->early / 2;
+			area += held * (double)(rules->target[PP_WAVE_I][s] - rules->target[PP_WAVE_F][s] +
+			                        (int64_t)(stage->ticks[PP_WAVE_I] + stage->ticks[PP_WAVE_W]));
+			for (uint32_t t = s; t + 1 < wave->stages; t++)
+				hops += wave->stage[t].rank == wave->stage[t + 1].rank ? 0 : 2 * held;
+		}
+		double full = (double)wave->room[r] * (double)wave->period * way->shape->stretch / 1000;
+		double longer = hops > 0 ? (full - area) / hops : 0;
+		least = least < 0 || longer < least ? longer : least;
+		if (least < 0)
+			return 0;
+	}
+	return least > 0 ? (int64_t)least : 0;
+}
+
+void pp_wave_shape_rules(const struct pp_wave *wave, const struct pp_wave_shape *shape, struct pp_wave_rules *rules)
+{
+	struct way way = {wave, shape, 0};
+	set_targets(&way, rules);
+	if (shape->stretch) {
+		way.longer = stretched(&way, rules);
+		set_targets(&way, rules);
 	}
 	rules->period = part(wave->period, shape->pace, 1000);
 	rules->fill = (uint32_t)shape->fill;
@@ -119,6 +158,8 @@ static void draw_block(struct pp_wave_dice *dice, struct pp_wave_shape *shape)
 	shape->turn = one_in(dice, 2) ? 24 : (int16_t)(1 + below(dice, 23));
 	for (uint32_t i = 0; i < 3; i++)
 		shape->gap[i] = (int16_t)(4 * below(dice, 6));
+	if (one_in(dice, 3)) /* the same sequence of actions on all ranks */
+		shape->step[1] = shape->step[3] = shape->far[1] = shape->far[3] = (int16_t)(16 - step);
 	if (one_in(dice, 2))
 		return;
 	shape->blind = (int16_t)(1 + below(dice, 2));
@@ -148,6 +189,7 @@ struct pp_wave_shape pp_wave_shape_draw(struct pp_wave_dice *dice)
 		draw_block(dice, &shape);
 	else
 		draw_legs(dice, &shape);
+	shape.stretch = one_in(dice, 2) ? 0 : (int16_t)(400 + below(dice, 650));
 	shape.fill = one_in(dice, 3) ? 0 : one_in(dice, 2) ? 1000 : below(dice, 1000);
 	shape.quota = one_in(dice, 2) ? 0 : (int16_t)(300 + 50 * below(dice, 14));
 	if (one_in(dice, 2)) {

@@ -16,6 +16,7 @@ struct pp_wave_shape {
 	int16_t turn;               /* in 24ths of the ranks */
 	int16_t gap[3];             /* before F, before I, before I on a rank that the way turns on; 24ths of the period */
 	int16_t lead[PP_WAVE_LEGS]; /* moves a whole leg; 24ths of period times ranks */
+	int16_t stretch;            /* longer steps on all legs, until that many thousandths of the room are full */
 	int16_t pace;               /* time between microbatches, thousandths of the period */
 	int16_t weight_lag;         /* 24ths of the period */
 	int16_t patience;           /* likewise; only the list scheduler */
