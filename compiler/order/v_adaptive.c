@@ -13,7 +13,7 @@
 #include <string.h>
 
 /* Operations placed with drawn shapes, and evaluated by the search: about a third of a second each. */
-static const uint64_t drawn = 4000000, effort = 40000000;
+static const uint64_t drawn = 6000000, effort = 40000000;
 
 bool pp_v_adaptive_rows(struct pp_arena *arena, const struct pp_order_problem *problem,
                         const struct pp_order_options *options, struct pp_row *rows, struct pp_order_refusal *refusal)

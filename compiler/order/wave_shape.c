@@ -147,7 +147,26 @@ static bool one_in(struct pp_wave_dice *dice, int bound)
 	return below(dice, bound) == 0;
 }
 
-/* The building blocks: whole slots of a sixth of the period. */
+/* A published building block and its kin: one or two offsets down, one slot up, order made at equal costs. */
+static struct pp_wave_shape draw_published(struct pp_wave_dice *dice)
+{
+	struct pp_wave_shape shape = {.pace = 1000, .patience = PP_WAVE_NO_RULE, .fill = 500, .window = 24};
+	int16_t step = (int16_t)(4 + 4 * below(dice, 1 + below(dice, 5))), far = (int16_t)(4 + 4 * below(dice, 5));
+	shape.turn = one_in(dice, 4) ? 24 : below(dice, 24);
+	for (uint32_t leg = 0; leg < PP_WAVE_LEGS; leg++) {
+		shape.step[leg] = leg % 2 ? 4 : step;
+		shape.far[leg] = leg % 2 ? 4 : far;
+	}
+	for (uint32_t i = 0; i < 3; i++)
+		shape.gap[i] = (int16_t)(4 + 4 * below(dice, 6));
+	if (one_in(dice, 2))
+		shape.gap[0] = 4;
+	shape.weight_lag = (int16_t)(4 + 4 * below(dice, 2));
+	shape.blind = one_in(dice, 4) ? 1 : 2;
+	return shape;
+}
+
+/* Whole slots of a sixth of the period. */
 static void draw_block(struct pp_wave_dice *dice, struct pp_wave_shape *shape)
 {
 	int16_t step = (int16_t)(4 * below(dice, 5)), far = (int16_t)(4 * below(dice, 5));
@@ -184,6 +203,8 @@ static void draw_legs(struct pp_wave_dice *dice, struct pp_wave_shape *shape)
 
 struct pp_wave_shape pp_wave_shape_draw(struct pp_wave_dice *dice)
 {
+	if (one_in(dice, 3))
+		return draw_published(dice);
 	struct pp_wave_shape shape = {.pace = 1000, .patience = PP_WAVE_NO_RULE, .turn = 24};
 	if (one_in(dice, 2))
 		draw_block(dice, &shape);
