@@ -2,8 +2,8 @@
  * mention no counter get no instruction until something that does needs them. */
 #include "expression.h"
 
-#include <math.h>
-#include <stdlib.h>
+#include "value.h"
+
 #include <string.h>
 
 enum operation {
@@ -30,15 +30,6 @@ struct instruction {
 	uint32_t a, b, c;
 };
 
-/* UNSET: of a constant that was not needed yet. NONE: the general evaluator knows better. */
-enum kind { UNSET, NONE, TRUTH, WHOLE, FRACTION };
-
-struct value {
-	int64_t top, bottom; /* of a WHOLE only top; TRUTH: top is 0 or 1 */
-	uint8_t kind;        /* enum kind */
-	struct pp_dimension dimension;
-};
-
 struct pp_machine {
 	struct pp_arena *arena;
 	const struct pp_rule_names *names;
@@ -46,10 +37,10 @@ struct pp_machine {
 	size_t count, capacity;
 	const struct pp_expr **constants;
 	size_t constant_count, constant_capacity;
-	struct value *registers;       /* [count] */
-	struct value **rank_constants; /* [ranks]: [constant_count], NULL until needed */
-	uint32_t *lets;                /* [let_count]: instruction, PURE, or one of the marks below */
-	unsigned depth;                /* while compiling */
+	struct pp_rule_value *registers;       /* [count] */
+	struct pp_rule_value **rank_constants; /* [ranks]: [constant_count], NULL until needed */
+	uint32_t *lets;                        /* [let_count]: instruction, PURE, or one of the marks below */
+	unsigned depth;                        /* while compiling */
 	uint64_t steps;
 	bool too_large;
 };
@@ -292,48 +283,12 @@ bool pp_machine_ready(struct pp_machine *machine, struct pp_diag *diag)
 	uint32_t ranks = machine->names->input->ranks;
 	if (machine->constant_count > 0 && ranks > MOST_CONSTANTS / machine->constant_count)
 		return refuse_size(diag, machine->names->input->block->name.span);
-	machine->registers = PP_NEW_ARRAY(machine->arena, struct value, machine->count);
-	machine->rank_constants = PP_NEW_ARRAY(machine->arena, struct value *, ranks);
+	machine->registers = PP_NEW_ARRAY(machine->arena, struct pp_rule_value, machine->count);
+	machine->rank_constants = PP_NEW_ARRAY(machine->arena, struct pp_rule_value *, ranks);
 	return true;
 }
 
-/* ---- values ---------------------------------------------------------------------------------- */
-
-static const struct value no_value = {.kind = NONE};
-
-static struct value whole(int64_t number)
-{
-	return (struct value){.top = number, .bottom = 1, .kind = WHOLE};
-}
-
-static struct value truth(bool is)
-{
-	return (struct value){.top = is, .bottom = 1, .kind = TRUTH};
-}
-
-static struct value of_rational(struct pp_rational number, struct pp_dimension dimension)
-{
-	if (number.top < INT64_MIN || number.top > INT64_MAX || number.bottom > INT64_MAX)
-		return no_value;
-	return (struct value){.top = (int64_t)number.top,
-	                      .bottom = (int64_t)number.bottom,
-	                      .kind = number.bottom == 1 ? WHOLE : FRACTION,
-	                      .dimension = dimension};
-}
-
-static struct pp_rational rational_of(struct value value)
-{
-	return (struct pp_rational){value.top, value.bottom};
-}
-
-static struct value of_datum(const struct pp_datum *datum)
-{
-	if (datum->kind == PP_DATUM_BOOL)
-		return truth(datum->truth);
-	if (datum->kind == PP_DATUM_NUMBER && datum->exact)
-		return of_rational(datum->number, datum->dimension);
-	return no_value;
-}
+/* ---- running --------------------------------------------------------------------------------- */
 
 static void open_on(struct pp_rule_eval *rule, const struct pp_machine *machine, struct pp_arena *arena,
                     const struct pp_list_rank *rank, const struct pp_counters *counters, struct pp_diag *diag)
@@ -341,180 +296,78 @@ static void open_on(struct pp_rule_eval *rule, const struct pp_machine *machine,
 	pp_rule_eval_open(rule, arena, machine->names, rank->rank, rank->chunks, counters, diag);
 }
 
-static struct value constant(struct pp_machine *machine, const struct pp_counters *counters, uint32_t number)
+static struct pp_rule_value constant(struct pp_machine *machine, const struct pp_counters *counters, uint32_t number)
 {
-	struct value **of_rank = &machine->rank_constants[counters->rank->rank];
+	struct pp_rule_value **of_rank = &machine->rank_constants[counters->rank->rank];
 	if (!*of_rank)
-		*of_rank = PP_NEW_ARRAY(machine->arena, struct value, machine->constant_count);
-	struct value *value = &(*of_rank)[number];
-	if (value->kind != UNSET)
+		*of_rank = PP_NEW_ARRAY(machine->arena, struct pp_rule_value, machine->constant_count);
+	struct pp_rule_value *value = &(*of_rank)[number];
+	if (value->kind != PP_RULE_UNSET)
 		return *value;
 	struct pp_arena *scratch = pp_arena_scratch(machine->arena);
 	struct pp_diag *unseen = pp_diag_create(scratch, machine->names->input->sources);
 	struct pp_rule_eval rule;
 	struct pp_datum datum;
 	open_on(&rule, machine, scratch, counters->rank, NULL, unseen);
-	*value = pp_eval_expr(&rule.eval, machine->constants[number], &datum) ? of_datum(&datum) : no_value;
+	*value = pp_eval_expr(&rule.eval, machine->constants[number], &datum) ? pp_rule_of_datum(&datum) : pp_rule_no_value;
 	pp_arena_destroy(scratch);
 	return *value;
 }
 
-/* ---- running --------------------------------------------------------------------------------- */
-
-static bool is_number(struct value a)
+static struct pp_rule_value of_chunk(const struct pp_machine *machine, const struct pp_counters *counters,
+                                     uint32_t kind, struct pp_rule_value chunk)
 {
-	return a.kind == WHOLE || a.kind == FRACTION;
-}
-
-static bool same_dimension(struct value a, struct value b)
-{
-	return pp_dimension_equal(a.dimension, b.dimension);
-}
-
-static struct value compare(enum pp_operator op, struct value a, struct value b)
-{
-	int order;
-	if (a.kind == WHOLE && b.kind == WHOLE && same_dimension(a, b))
-		order = (a.top > b.top) - (a.top < b.top);
-	else if (is_number(a) && is_number(b) && same_dimension(a, b))
-		order = pp_rational_compare(rational_of(a), rational_of(b));
-	else if (a.kind == TRUTH && b.kind == TRUTH && (op == PP_EQ || op == PP_NE))
-		order = (int)(a.top - b.top);
-	else
-		return no_value;
-	const bool results[] = {
-	    [PP_EQ] = order == 0, [PP_NE] = order != 0, [PP_LT] = order<0, [PP_GT] = order> 0,
-	    [PP_LE] = order <= 0, [PP_GE] = order >= 0,
-	};
-	return truth(results[op]);
-}
-
-/* Whole numbers of 64 bits: sums and products fit 128. */
-static struct value add_whole(enum pp_operator op, struct value a, struct value b)
-{
-	pp_wide x = a.top, y = b.top;
-	pp_wide result = op == PP_ADD ? x + y : op == PP_SUB ? x - y : x * y;
-	if (result < INT64_MIN || result > INT64_MAX)
-		return no_value;
-	return (struct value){.top = (int64_t)result, .bottom = 1, .kind = WHOLE, .dimension = a.dimension};
-}
-
-/* Of pure numbers, or sums in one dimension; other mixtures are rare. */
-static struct value calculate(enum pp_operator op, struct value a, struct value b)
-{
-	if (!is_number(a) || !is_number(b))
-		return no_value;
-	bool scales = op == PP_MUL || op == PP_DIV, pure = pp_dimension_equal(b.dimension, PP_PURE);
-	if (scales && !pure && op == PP_MUL && pp_dimension_equal(a.dimension, PP_PURE))
-		return calculate(op, b, a);
-	if (op == PP_DIV && same_dimension(a, b))
-		a.dimension = b.dimension = PP_PURE; /* a share */
-	else if (scales ? !pure : !same_dimension(a, b))
-		return no_value;
-	if (a.kind == WHOLE && b.kind == WHOLE && op != PP_DIV && op != PP_MOD)
-		return add_whole(op, a, b);
-	struct pp_rational result, x = rational_of(a), y = rational_of(b);
-	bool ok = op == PP_ADD   ? pp_rational_add(x, y, &result)
-	          : op == PP_SUB ? pp_rational_subtract(x, y, &result)
-	          : op == PP_MUL ? pp_rational_multiply(x, y, &result)
-	          : op == PP_DIV ? pp_rational_divide(x, y, &result)
-	                         : pp_rational_modulo(x, y, &result);
-	return ok ? of_rational(result, a.dimension) : no_value;
-}
-
-/* `or` and `and` need not know the right side where the left one decides. */
-static struct value either(enum pp_operator op, struct value a, struct value b)
-{
-	if (a.kind != TRUTH || (a.top == (op == PP_OR)))
-		return a.kind == TRUTH ? a : no_value;
-	return b.kind == TRUTH ? b : no_value;
-}
-
-static struct value binary(enum pp_operator op, struct value a, struct value b)
-{
-	if (op == PP_OR || op == PP_AND)
-		return either(op, a, b);
-	return op >= PP_EQ && op <= PP_GE ? compare(op, a, b) : calculate(op, a, b);
-}
-
-static struct value extreme(struct value a, struct value b, int sign)
-{
-	if (!is_number(a) || !is_number(b) || !same_dimension(a, b))
-		return no_value;
-	return pp_rational_compare(rational_of(b), rational_of(a)) * sign > 0 ? b : a;
-}
-
-static struct value negated(struct value a)
-{
-	if (!is_number(a) || a.top == INT64_MIN)
-		return no_value;
-	a.top = -a.top;
-	return a;
-}
-
-static struct value rounded(struct value a, bool up)
-{
-	if (a.kind != FRACTION)
-		return is_number(a) ? a : no_value;
-	if (up)
-		return negated(rounded(negated(a), false));
-	return of_rational(pp_rational_floor(rational_of(a)), a.dimension);
-}
-
-static struct value of_chunk(const struct pp_machine *machine, const struct pp_counters *counters, uint32_t kind,
-                             struct value chunk)
-{
-	if (chunk.kind != WHOLE || !pp_dimension_equal(chunk.dimension, PP_PURE) || chunk.top < 0 ||
+	if (chunk.kind != PP_RULE_WHOLE || !pp_dimension_equal(chunk.dimension, PP_PURE) || chunk.top < 0 ||
 	    chunk.top >= machine->names->most_chunks)
-		return no_value;
-	return whole(pp_counter_chunk(counters, kind, (uint32_t)chunk.top));
+		return pp_rule_no_value;
+	return pp_rule_whole(pp_counter_chunk(counters, kind, (uint32_t)chunk.top));
 }
 
-static struct value run_one(struct pp_machine *machine, const struct pp_counters *counters,
-                            const struct instruction *at)
+static struct pp_rule_value run_one(struct pp_machine *machine, const struct pp_counters *counters,
+                                    const struct instruction *at)
 {
-	const struct value *registers = machine->registers;
+	const struct pp_rule_value *registers = machine->registers;
 	switch ((enum operation)at->operation) {
 	case CONSTANT:
 		return constant(machine, counters, at->a);
 	case TOTAL:
-		return whole(pp_counter_total(counters, at->a));
+		return pp_rule_whole(pp_counter_total(counters, at->a));
 	case OF_CHUNK:
 		return of_chunk(machine, counters, at->a, registers[at->b]);
 	case MEMORY:
-		return of_rational((struct pp_rational){(pp_wide)counters->bytes, 1}, PP_BYTES);
+		return pp_rule_of_rational((struct pp_rational){(pp_wide)counters->bytes, 1}, PP_BYTES);
 	case BINARY:
-		return binary((enum pp_operator)at->op, registers[at->a], registers[at->b]);
+		return pp_rule_binary((enum pp_operator)at->op, registers[at->a], registers[at->b]);
 	case NEGATE:
-		return negated(registers[at->a]);
+		return pp_rule_negated(registers[at->a]);
 	case NOT:
-		return registers[at->a].kind == TRUTH ? truth(!registers[at->a].top) : no_value;
+		return registers[at->a].kind == PP_RULE_TRUTH ? pp_rule_truth(!registers[at->a].top) : pp_rule_no_value;
 	case COPY:
 		return registers[at->a];
 	case SELECT:
-		return registers[at->a].kind == TRUTH ? registers[registers[at->a].top ? at->b : at->c] : no_value;
+		return registers[at->a].kind == PP_RULE_TRUTH ? registers[registers[at->a].top ? at->b : at->c]
+		                                              : pp_rule_no_value;
 	case FLOOR:
-		return rounded(registers[at->a], false);
+		return pp_rule_rounded(registers[at->a], false);
 	case CEIL:
-		return rounded(registers[at->a], true);
+		return pp_rule_rounded(registers[at->a], true);
 	case ABSOLUTE:
-		return registers[at->a].top < 0 ? negated(registers[at->a])
-		                                : (is_number(registers[at->a]) ? registers[at->a] : no_value);
+		return pp_rule_absolute(registers[at->a]);
 	case LEAST:
-		return extreme(registers[at->a], registers[at->b], -1);
+		return pp_rule_extreme(registers[at->a], registers[at->b], -1);
 	case GREATEST:
-		return extreme(registers[at->a], registers[at->b], 1);
+		return pp_rule_extreme(registers[at->a], registers[at->b], 1);
 	case UNKNOWN:
 		break;
 	}
-	return no_value;
+	return pp_rule_no_value;
 }
 
-static struct value run(struct pp_machine *machine, const struct pp_compiled *compiled,
-                        const struct pp_counters *counters)
+static struct pp_rule_value run(struct pp_machine *machine, const struct pp_compiled *compiled,
+                                const struct pp_counters *counters)
 {
 	machine->steps += compiled->end - compiled->first;
-	struct value result = no_value;
+	struct pp_rule_value result = pp_rule_no_value;
 	for (uint32_t i = compiled->first; i < compiled->end; i++)
 		machine->registers[i] = result = run_one(machine, counters, &machine->code[i]);
 	return result;
@@ -534,13 +387,13 @@ static bool may_go_on(struct pp_machine *machine, const struct pp_compiled *comp
 bool pp_machine_raised(struct pp_machine *machine, const struct pp_compiled sides[2], enum pp_operator op,
                        int64_t raised, const struct pp_counters *counters, bool *out)
 {
-	struct value a = run(machine, &sides[0], counters), b = run(machine, &sides[1], counters);
-	struct value more = {.top = raised, .bottom = 1, .kind = WHOLE, .dimension = a.dimension};
-	struct value *larger = op == PP_LT || op == PP_LE ? &b : &a;
-	*larger = calculate(PP_ADD, *larger, more);
-	struct value holds = compare(op, a, b);
-	*out = holds.kind == TRUTH && holds.top;
-	return holds.kind == TRUTH;
+	struct pp_rule_value a = run(machine, &sides[0], counters), b = run(machine, &sides[1], counters);
+	struct pp_rule_value more = {.top = raised, .bottom = 1, .kind = PP_RULE_WHOLE, .dimension = a.dimension};
+	struct pp_rule_value *larger = op == PP_LT || op == PP_LE ? &b : &a;
+	*larger = pp_rule_binary(PP_ADD, *larger, more);
+	struct pp_rule_value holds = pp_rule_binary(op, a, b);
+	*out = holds.kind == PP_RULE_TRUTH && holds.top;
+	return holds.kind == PP_RULE_TRUTH;
 }
 
 bool pp_machine_value(struct pp_machine *machine, struct pp_arena *arena, const struct pp_compiled *compiled,
@@ -554,8 +407,8 @@ bool pp_machine_value(struct pp_machine *machine, struct pp_arena *arena, const 
 bool pp_machine_truth(struct pp_machine *machine, const struct pp_compiled *compiled,
                       const struct pp_counters *counters, const char *what, struct pp_diag *diag, bool *out)
 {
-	struct value value = run(machine, compiled, counters);
-	if (value.kind == TRUTH && machine->steps < MOST_STEPS) {
+	struct pp_rule_value value = run(machine, compiled, counters);
+	if (value.kind == PP_RULE_TRUTH && machine->steps < MOST_STEPS) {
 		*out = value.top;
 		return true;
 	}
@@ -572,8 +425,8 @@ bool pp_machine_truth(struct pp_machine *machine, const struct pp_compiled *comp
 bool pp_machine_whole(struct pp_machine *machine, const struct pp_compiled *compiled,
                       const struct pp_counters *counters, const char *what, struct pp_diag *diag, int64_t *out)
 {
-	struct value value = run(machine, compiled, counters);
-	if (value.kind == WHOLE && pp_dimension_equal(value.dimension, PP_PURE)) {
+	struct pp_rule_value value = run(machine, compiled, counters);
+	if (value.kind == PP_RULE_WHOLE && pp_dimension_equal(value.dimension, PP_PURE)) {
 		*out = value.top;
 		return true;
 	}

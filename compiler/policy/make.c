@@ -70,12 +70,8 @@ static bool run(struct pp_arena *scratch, struct pp_arena *arena, const struct p
 	struct pp_list *list = pp_list_create(scratch, problem);
 	const struct pp_list_chooser chooser = {pp_rules_choose, &rules};
 	enum pp_list_outcome outcome = pp_list_run(list, &chooser);
-	if (outcome == PP_LIST_STUCK && draft) {
-		rules.more_room = UINT64_MAX;
-		outcome = pp_list_run(list, &chooser);
-	}
 	if (outcome == PP_LIST_STUCK)
-		pp_rules_report_stuck(scratch, &rules, input, problem, list);
+		pp_rules_report_stuck(scratch, &rules, input, problem, list, !draft);
 	if (outcome != PP_LIST_FINISHED)
 		return false;
 	copy_rows(arena, input, list, out);

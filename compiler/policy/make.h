@@ -15,8 +15,8 @@
 const struct pp_stmt *pp_rules_block(const struct pp_stmt *schedule);
 
 /* Requires a block that holds a `policy`, and a problem with the ranks, stages and microbatches of the input. `draft`:
- * room counts only as far as the policy does not get stuck in it, and nothing is warned of. Ensures complete rows that
- * run, with the ties in out->remarks. */
+ * one of many trials; nothing is warned of, and no advice is looked for. Ensures complete rows that run within the
+ * room, with the ties in out->remarks. */
 bool pp_rules_make(struct pp_arena *arena, const struct pp_rows_input *input, const struct pp_order_problem *problem,
                    bool draft, struct pp_diag *diag, struct pp_schedule *out);
 

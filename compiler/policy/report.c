@@ -167,7 +167,7 @@ static const char *done_text(struct pp_arena *arena, const struct pp_list_rank *
 }
 
 void pp_rules_report_stuck(struct pp_arena *arena, struct pp_rules *rules, const struct pp_rows_input *input,
-                           const struct pp_order_problem *problem, struct pp_list *list)
+                           const struct pp_order_problem *problem, struct pp_list *list, bool advise)
 {
 	struct stuck stuck = {.others = ""};
 	for (uint32_t r = 0; r < problem->ranks; r++)
@@ -188,10 +188,10 @@ void pp_rules_report_stuck(struct pp_arena *arena, struct pp_rules *rules, const
 		pp_note(message, "ready and held back: %s%s", stuck.others, stuck.other_count > MOST_LISTED ? "; …" : "");
 	if (held->unlisted)
 		pp_help(message, "name it in that line, or add a line without `when`");
-	struct pp_advice advice = {0};
-	if (!held->unlisted)
-		advice = pp_rules_advise(arena, rules, input, problem, list, held->limit, held->rank);
-	if (!held->unlisted && advice.count == 0)
+	if (held->unlisted || !advise)
+		return;
+	struct pp_advice advice = pp_rules_advise(arena, rules, input, problem, list, held->limit, held->rank);
+	if (advice.count == 0)
 		pp_help(message, "no change of this limit alone was found to let it finish");
 	for (unsigned i = 0; i < advice.count; i++)
 		pp_help(message, "%s", advice.lines[i]);

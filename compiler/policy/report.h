@@ -11,9 +11,10 @@ void pp_rules_warn(const struct pp_rules *rules);
 const char *pp_rules_remarks(struct pp_arena *arena, const struct pp_rules *rules, const struct pp_rows_input *input,
                              const struct pp_list *list);
 
-/* E0630: after a run that got stuck. What would help is found by trying, which runs the list again. */
+/* E0630: after a run that got stuck. `advise`: say what would help, which is found by trying:
+ * the list runs again. */
 void pp_rules_report_stuck(struct pp_arena *arena, struct pp_rules *rules, const struct pp_rows_input *input,
-                           const struct pp_order_problem *problem, struct pp_list *list);
+                           const struct pp_order_problem *problem, struct pp_list *list, bool advise);
 
 /* A change of one limit under which it finishes (advice.c). limit NULL: the room holds it back. Texts in the arena. */
 struct pp_advice {

@@ -73,9 +73,10 @@ static double measure(const struct pp_policy *policy, uint32_t ranks, uint32_t m
 		double made = clock.spent[PP_PASS_draft] + clock.spent[PP_PASS_schedule], all = now() - start;
 		uint64_t actions = actions_of(&unit.schedule);
 		each = 1e9 * all / (double)actions;
-		printf("%-12s %4u %5u %8llu  %9.2f %9.2f %9.2f %9.2f %9.2f %9.2f %9.1f %7.2f\n", policy->name, ranks, microbatches,
-		       (unsigned long long)actions, 1e3 * made, 1e3 * clock.spent[PP_PASS_lower], 1e3 * clock.spent[PP_PASS_plan],
-		       1e3 * clock.spent[PP_PASS_verify], 1e3 * clock.spent[PP_PASS_simulate], 1e3 * all, each, first > 0 ? each / first : 1.0);
+		printf("%-12s %4u %5u %8llu  %9.2f %9.2f %9.2f %9.2f %9.2f %9.2f %9.1f %7.2f\n", policy->name, ranks,
+		       microbatches, (unsigned long long)actions, 1e3 * made, 1e3 * clock.spent[PP_PASS_lower],
+		       1e3 * clock.spent[PP_PASS_plan], 1e3 * clock.spent[PP_PASS_verify], 1e3 * clock.spent[PP_PASS_simulate],
+		       1e3 * all, each, first > 0 ? each / first : 1.0);
 	} else {
 		pp_diag_print(unit.diag, stdout, PP_DIAG_HUMAN, false);
 	}
