@@ -268,14 +268,27 @@ static bool same_schedule(const struct pp_plan *plan, const struct pp_plan_row *
 	return true;
 }
 
-/* Leave out what nobody asked for; of a schedule that takes none of it the first row stays. */
+/* Whether a row has the number of stages that its policy needs: then what refuses it is something else. */
+static bool as_needed(const struct pp_plan *plan, const struct pp_plan_row *row)
+{
+	const struct pp_policy *policy = pp_policy_find(row->schedule);
+	for (size_t a = 0; policy && policy->vpp && a < plan->vary->count; a++)
+		if (is(&plan->vary->axes[a], "vpp"))
+			return strtoul(row->values[a], NULL, 10) == policy->vpp;
+	return false;
+}
+
+/* Leave out what nobody asked for; of a schedule that takes none of it one row stays: the first, or the first with the
+ * number of stages that it needs. */
 static void leave_out(struct pp_arena *arena, struct pp_plan *plan)
 {
 	bool *out = PP_NEW_ARRAY(arena, bool, plan->count);
 	for (size_t i = 0; i < plan->count; i++)
-		for (size_t j = 0; j < plan->count && !out[i] && nobody_asked(plan->vary, &plan->rows[i]); j++)
-			out[i] = j != i && same_schedule(plan, &plan->rows[i], &plan->rows[j]) &&
-			         (j < i || !nobody_asked(plan->vary, &plan->rows[j]));
+		for (size_t j = 0; j < plan->count && !out[i] && nobody_asked(plan->vary, &plan->rows[i]); j++) {
+			const struct pp_plan_row *row = &plan->rows[i], *other = &plan->rows[j];
+			bool sooner = as_needed(plan, other) == as_needed(plan, row) ? j < i : as_needed(plan, other);
+			out[i] = j != i && same_schedule(plan, row, other) && (sooner || !nobody_asked(plan->vary, other));
+		}
 	size_t kept = 0;
 	for (size_t i = 0; i < plan->count; i++)
 		if (!out[i])

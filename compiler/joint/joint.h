@@ -31,10 +31,6 @@ struct pp_joint_value {
 	uint64_t over; /* bytes over memory, summed over ranks, as the rows' peaks and as the balance counts */
 };
 
-/* Run the rows on a split: `first` [stages + 1]. O(actions). */
-struct pp_joint_value pp_joint_run(struct pp_arena *arena, const struct pp_joint_problem *problem,
-                                   const uint32_t *first);
-
 /* A chain of computes as long as the makespan: how often each kind of compute of each stage is on it, in thousandths
  * (a pair that overlaps takes less). */
 enum { PP_PATH_KINDS = PP_ACTION_KINDS + 1 /* recompute */ };
@@ -46,6 +42,10 @@ struct pp_path {
 /* requires: times of a run with starts, of these rows. O(actions on the path). */
 struct pp_path pp_path_of(struct pp_arena *arena, const struct pp_order_problem *problem, const struct pp_row *rows,
                           const struct pp_order_times *times);
+
+/* Run the rows on a split: `first` [stages + 1]. `path`, unless NULL: a critical path, in the arena. O(actions). */
+struct pp_joint_value pp_joint_run(struct pp_arena *arena, const struct pp_joint_problem *problem,
+                                   const uint32_t *first, struct pp_path *path);
 
 struct pp_joint_search {
 	uint32_t *first; /* [stages + 1]: start, and best found */

@@ -63,7 +63,7 @@ static struct pp_joint_problem problem_of(const struct loop *loop, const struct 
 static void evaluate(struct loop *loop, struct state *state)
 {
 	struct pp_joint_problem problem = problem_of(loop, &state->schedule);
-	state->value = pp_joint_run(loop->arena, &problem, state->first);
+	state->value = pp_joint_run(loop->arena, &problem, state->first, NULL);
 	loop->runs++;
 }
 

@@ -6,10 +6,6 @@
  * far as they would be. */
 #include "joint.h"
 
-#include "compiler/cost.h"
-#include "compiler/measured.h"
-#include "compiler/order_problem.h"
-
 #include "ir/capped.h"
 
 #include <stdlib.h>
@@ -19,7 +15,8 @@ __extension__ typedef __int128 wide; /* thousandths of ns */
 
 enum {
 	MOST_PATHS = 24,
-	MOST_TRIES = 16,   /* runs for one step */
+	MOST_TRIES = 16, /* runs for one step */
+	FEW_RUNS = 40,
 	MOST_PAIRED = 24,  /* moves of which pairs are formed */
 	MOST_DETOURS = 12, /* neighbours of a split from which the search goes on */
 	MOST_DISTANT = 256 /* stages up to which a layer may move to any other stage; beyond, NEAR stages away */
@@ -50,146 +47,27 @@ struct refine {
 	uint32_t stages, layers, stride;
 	struct seen seen[MOST_PATHS];
 	unsigned paths, next_path;
+	uint64_t *until; /* [layers + 1]: time of the layers before */
+	uint64_t *loads; /* [ranks]: scratch */
 	uint32_t *trial; /* [stages + 1] */
 	struct candidate *candidates;
 	size_t count, capacity;
 };
 
-/* ---- runs ------------------------------------------------------------------------------------ */
-
-struct pp_row *pp_joint_window(struct pp_arena *arena, const struct pp_schedule *schedule, uint32_t most)
-{
-	struct pp_row *rows = PP_NEW_ARRAY(arena, struct pp_row, schedule->ranks);
-	for (uint32_t rank = 0; rank < schedule->ranks; rank++) {
-		const struct pp_row *row = &schedule->rows[rank];
-		uint32_t count = 0;
-		for (uint32_t i = 0; i < row->count; i++)
-			count += row->actions[i].mb < most;
-		rows[rank].actions = PP_NEW_ARRAY(arena, struct pp_action, count);
-		for (uint32_t i = 0; i < row->count; i++) {
-			if (row->actions[i].mb >= most)
-				continue;
-			struct pp_action *action = &rows[rank].actions[rows[rank].count++];
-			*action = row->actions[i];
-			action->paired &= row->actions[i + 1].mb < most; /* a paired action has a next one */
-		}
-	}
-	return rows;
-}
-
-/* Which forms of the backward the rows use for a stage. */
-static void count_steady(const struct pp_schedule *schedule, uint32_t rank, uint64_t weight, struct pp_path *path)
-{
-	for (uint32_t i = 0; i < schedule->rows[rank].count; i++) {
-		const struct pp_action *action = &schedule->rows[rank].actions[i];
-		if (action->mb != 0)
-			continue;
-		path->count[action->stage][action->kind] += weight;
-		if (action->kind == PP_B || action->kind == PP_I)
-			path->count[action->stage][PP_ACTION_KINDS] += weight;
-	}
-}
-
-static uint64_t load_of(const struct pp_order_problem *order, uint32_t rank)
-{
-	uint64_t load = 0;
-	for (uint32_t s = 0; s < order->stages; s++) {
-		const struct pp_order_stage *stage = &order->stage[s];
-		if (stage->rank == rank)
-			load = pp_plus(load, pp_plus(pp_plus(stage->ticks[PP_F], stage->ticks[PP_B]), stage->recompute));
-	}
-	return load;
-}
-
-static uint32_t slowest_rank(const struct pp_order_problem *order, uint64_t *load)
-{
-	uint32_t slowest = 0;
-	*load = load_of(order, 0);
-	for (uint32_t rank = 1; rank < order->ranks; rank++) {
-		uint64_t other = load_of(order, rank);
-		if (other <= *load)
-			continue;
-		slowest = rank;
-		*load = other;
-	}
-	return slowest;
-}
-
-static struct pp_order_problem *order_of(struct pp_arena *scratch, const struct pp_joint_problem *problem,
-                                         const uint32_t *first)
-{
-	const struct pp_spec *spec = problem->spec;
-	const struct pp_schedule *schedule = problem->schedule;
-	struct pp_stages stages = *problem->stages;
-	stages.count = schedule->stages;
-	stages.items = PP_NEW_ARRAY(scratch, struct pp_stage_plan, schedule->stages);
-	for (uint32_t s = 0; s < schedule->stages; s++) {
-		stages.items[s].first_layer = first[s];
-		stages.items[s].layer_count = first[s + 1] - first[s];
-		stages.items[s].rank = schedule->stage_rank[s];
-	}
-	pp_cost_stages(spec, &stages);
-	if (spec->profile)
-		pp_measured_stages(spec, &stages);
-	struct pp_order_problem *order =
-	    pp_order_of_stages(scratch, spec, schedule->stage_rank, &stages, problem->headroom, spec->schedule_memory);
-	order->microbatches = schedule->microbatches;
-	order->pair_permille = spec->pair_permille;
-	return order;
-}
-
-/* Bytes over the caps as the balance counts them, and over the room of the run. */
-static uint64_t bytes_over(struct pp_arena *scratch, const struct pp_joint_problem *problem, const uint32_t *first,
-                           const struct pp_order_problem *order, const struct pp_order_times *times)
-{
-	struct pp_split split = {.first = PP_NEW_ARRAY(scratch, uint32_t, (size_t)order->stages + 1)};
-	memcpy(split.first, first, ((size_t)order->stages + 1) * sizeof *first);
-	pp_balance_rate(scratch, problem->caps, &split);
-	for (uint32_t rank = 0; rank < order->ranks; rank++)
-		if (times->rank[rank].peak > order->room[rank])
-			split.over = pp_plus(split.over, times->rank[rank].peak - order->room[rank]);
-	return split.over;
-}
-
-/* `path`: in `arena`, unless NULL. */
-static struct pp_joint_value run_split(struct pp_arena *arena, const struct pp_joint_problem *problem,
-                                       const uint32_t *first, struct pp_path *path)
-{
-	struct pp_arena *scratch = pp_arena_scratch(arena);
-	const struct pp_order_problem *order = order_of(scratch, problem, first);
-	const struct pp_schedule *schedule = problem->schedule;
-	struct pp_order_times times;
-	struct pp_joint_value value = {.makespan = UINT64_MAX, .over = UINT64_MAX};
-	if (pp_order_run(scratch, order, schedule->rows, path != NULL, &times)) {
-		/* Microbatches beyond the window pass at the pace of the slowest rank. */
-		uint64_t load, rest = problem->spec->microbatches - schedule->microbatches;
-		uint32_t slowest = slowest_rank(order, &load);
-		value.makespan = pp_plus(times.makespan, pp_times(rest, load));
-		value.over = bytes_over(scratch, problem, first, order, &times);
-		if (path) {
-			*path = pp_path_of(arena, order, schedule->rows, &times);
-			count_steady(schedule, slowest, pp_times(1000, rest), path);
-		}
-	}
-	pp_arena_destroy(scratch);
-	return value;
-}
-
-struct pp_joint_value pp_joint_run(struct pp_arena *arena, const struct pp_joint_problem *problem,
-                                   const uint32_t *first)
-{
-	return run_split(arena, problem, first, NULL);
-}
-
 static struct refine begin(struct pp_arena *scratch, const struct pp_joint_problem *problem,
                            struct pp_joint_search *search)
 {
-	uint32_t stages = problem->schedule->stages;
+	uint32_t stages = problem->schedule->stages, layers = problem->spec->model.layer_count;
+	uint64_t *until = PP_NEW_ARRAY(scratch, uint64_t, (size_t)layers + 1);
+	for (uint32_t i = 0; i < layers; i++)
+		until[i + 1] = pp_plus(until[i], problem->caps->load[i]);
 	return (struct refine){.arena = scratch,
 	                       .problem = problem,
 	                       .search = search,
 	                       .stages = stages,
-	                       .layers = problem->spec->model.layer_count,
+	                       .layers = layers,
+	                       .until = until,
+	                       .loads = PP_NEW_ARRAY(scratch, uint64_t, problem->schedule->ranks),
 	                       .stride = 1,
 	                       .trial = PP_NEW_ARRAY(scratch, uint32_t, (size_t)stages + 1)};
 }
@@ -289,7 +167,7 @@ uint64_t pp_joint_path_time(struct pp_arena *arena, const struct pp_joint_proble
 	struct refine refine = begin(scratch, problem, &search);
 	struct pp_path path;
 	uint64_t sum = 0;
-	if (run_split(scratch, problem, first, &path).makespan != UINT64_MAX)
+	if (pp_joint_run(scratch, problem, first, &path).makespan != UINT64_MAX)
 		for (uint32_t s = 0; s < refine.stages; s++)
 			for (uint32_t i = first[s]; i < first[s + 1]; i++) {
 				uint64_t part = (uint64_t)(part_of(&refine, &path, i, s) / 1000);
@@ -408,43 +286,81 @@ static void note_neighbour(struct pp_joint_search *search, const struct candidat
 	search->next[at] = neighbour;
 }
 
-/* Run candidates, those that may be best first, until none can beat the best. False: none beats the split at hand. */
+/* How uneven the ranks are: the sum of their squared loads. Of splits with one makespan the evener is better, and on
+ * the way to a smaller one where several ranks are the slowest together. */
+static wide spread_of(const struct refine *refine, const uint32_t *first)
+{
+	const struct pp_schedule *schedule = refine->problem->schedule;
+	wide spread = 0;
+	memset(refine->loads, 0, schedule->ranks * sizeof *refine->loads);
+	for (uint32_t s = 0; s < refine->stages; s++)
+		refine->loads[schedule->stage_rank[s]] += refine->until[first[s + 1]] - refine->until[first[s]];
+	for (uint32_t r = 0; r < schedule->ranks; r++)
+		spread += (wide)refine->loads[r] * refine->loads[r];
+	return spread;
+}
+
+/* Whether a candidate, in refine->trial then, may beat what there is; *spread: its own. */
+static bool may_beat(const struct refine *refine, const struct candidate *candidate, uint64_t makespan, wide even,
+                     wide *spread)
+{
+	wide bound = bound_of(refine, candidate);
+	if (bound > (wide)makespan * 1000 || !apply(refine, candidate))
+		return false;
+	*spread = spread_of(refine, refine->trial);
+	return bound < (wide)makespan * 1000 || *spread < even;
+}
+
+static struct pp_joint_value run_trial(struct refine *refine)
+{
+	struct pp_path path;
+	struct pp_arena *scratch = pp_arena_scratch(refine->arena);
+	struct pp_joint_value value = pp_joint_run(scratch, refine->problem, refine->trial, &path);
+	refine->search->evaluations -= refine->search->evaluations > 0;
+	refine->search->runs++;
+	if (value.makespan != UINT64_MAX)
+		remember(refine, &path);
+	pp_arena_destroy(scratch);
+	return value;
+}
+
+/* The split at hand is another one from now on. */
+static void move_to(struct refine *refine, const uint32_t *first, uint64_t makespan)
+{
+	memcpy(refine->search->first, first, ((size_t)refine->stages + 1) * sizeof *first);
+	refine->search->makespan = makespan;
+	for (unsigned p = 0; p < refine->paths; p++)
+		measure(refine, &refine->seen[p]);
+}
+
+/* Run candidates, those that may be best first, until none can beat the best; where runs are few or the makespan stays
+ * the same, until one is better. False: none beats the split at hand. */
 static bool try_candidates(struct refine *refine)
 {
 	struct pp_joint_search *search = refine->search;
 	uint64_t best = search->makespan;
+	wide even = spread_of(refine, search->first), spread;
 	size_t chosen = refine->count;
+	bool settled = false;
 	unsigned tries = 0;
-	for (size_t i = 0; i < refine->count && tries < MOST_TRIES && search->evaluations; i++) {
-		struct candidate *candidate = &refine->candidates[i];
-		if (candidate->bound >= (wide)best * 1000)
+	for (size_t i = 0; i < refine->count && tries < MOST_TRIES && search->evaluations && !settled; i++) {
+		const struct candidate *candidate = &refine->candidates[i];
+		if (candidate->bound > (wide)best * 1000)
 			break;
-		if (bound_of(refine, candidate) >= (wide)best * 1000) /* chains seen since */
+		if (!may_beat(refine, candidate, best, even, &spread))
 			continue;
-		struct pp_path path;
-		struct pp_arena *scratch = pp_arena_scratch(refine->arena);
-		apply(refine, candidate);
-		struct pp_joint_value value = run_split(scratch, refine->problem, refine->trial, &path);
+		struct pp_joint_value value = run_trial(refine);
 		tries++;
-		search->evaluations--;
-		search->runs++;
-		if (value.makespan != UINT64_MAX)
-			remember(refine, &path);
-		pp_arena_destroy(scratch);
-		if (value.over > search->over || value.makespan == UINT64_MAX)
+		if (value.over > search->over || value.makespan > best || (value.makespan == best && spread >= even))
 			continue;
-		if (value.makespan >= best)
-			continue;
+		settled = value.makespan == best || search->evaluations < FEW_RUNS;
 		best = value.makespan;
+		even = spread;
 		chosen = i;
 	}
-	if (chosen == refine->count)
+	if (chosen == refine->count || !apply(refine, &refine->candidates[chosen]))
 		return false;
-	apply(refine, &refine->candidates[chosen]);
-	memcpy(search->first, refine->trial, ((size_t)refine->stages + 1) * sizeof *search->first);
-	search->makespan = best;
-	for (unsigned p = 0; p < refine->paths; p++)
-		measure(refine, &refine->seen[p]);
+	move_to(refine, refine->trial, best);
 	return true;
 }
 
@@ -477,30 +393,18 @@ static void descend(struct refine *refine)
 static bool detour(struct refine *refine)
 {
 	struct pp_joint_search *search = refine->search;
-	size_t size = ((size_t)refine->stages + 1) * sizeof *search->first;
 	uint32_t *best = PP_NEW_ARRAY(refine->arena, uint32_t, (size_t)refine->stages + 1);
 	uint64_t least = search->makespan;
-	struct pp_path path;
-	memcpy(best, search->first, size);
-	memcpy(search->first, refine->trial, size);
-	struct pp_joint_value value = run_split(refine->arena, refine->problem, search->first, &path);
-	search->evaluations -= search->evaluations > 0;
-	search->runs++;
-	search->makespan = value.makespan;
-	if (value.makespan != UINT64_MAX && value.over <= search->over) {
-		remember(refine, &path);
-		for (unsigned p = 0; p < refine->paths; p++)
-			measure(refine, &refine->seen[p]);
-		while (search->evaluations && step(refine))
-			;
-	} else
-		search->makespan = UINT64_MAX;
+	memcpy(best, search->first, ((size_t)refine->stages + 1) * sizeof *best);
+	struct pp_joint_value value = run_trial(refine);
+	if (value.makespan == UINT64_MAX || value.over > search->over)
+		return false;
+	move_to(refine, refine->trial, value.makespan);
+	while (search->evaluations && step(refine))
+		;
 	if (search->makespan < least)
 		return true;
-	memcpy(search->first, best, size);
-	search->makespan = least;
-	for (unsigned p = 0; p < refine->paths; p++)
-		measure(refine, &refine->seen[p]);
+	move_to(refine, best, least);
 	return false;
 }
 
@@ -527,12 +431,12 @@ void pp_joint_look_around(struct pp_arena *arena, const struct pp_joint_problem 
 	struct refine refine = begin(scratch, problem, search);
 	struct pp_path path;
 	search->next_count = 0;
-	if (run_split(scratch, problem, search->first, &path).makespan != UINT64_MAX) {
+	if (pp_joint_run(scratch, problem, search->first, &path).makespan != UINT64_MAX) {
 		remember(&refine, &path);
 		list_moves(&refine);
 		for (size_t i = 0; i < refine.count && i < PP_JOINT_NEIGHBOURS; i++) {
 			apply(&refine, &refine.candidates[i]);
-			struct pp_joint_value value = run_split(scratch, problem, refine.trial, NULL);
+			struct pp_joint_value value = pp_joint_run(scratch, problem, refine.trial, NULL);
 			if (value.makespan != UINT64_MAX && value.over <= search->over)
 				note_neighbour(search, &refine.candidates[i], value.makespan);
 		}
@@ -545,7 +449,7 @@ void pp_joint_refine(struct pp_arena *arena, const struct pp_joint_problem *prob
 	struct pp_arena *scratch = pp_arena_scratch(arena);
 	struct refine refine = begin(scratch, problem, search);
 	struct pp_path path;
-	struct pp_joint_value start = run_split(scratch, problem, search->first, &path);
+	struct pp_joint_value start = pp_joint_run(scratch, problem, search->first, &path);
 	search->makespan = start.makespan;
 	search->over = start.over;
 	search->evaluations -= search->evaluations > 0;

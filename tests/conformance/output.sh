@@ -70,7 +70,7 @@ tail -n 1 "$work/summary.err" | grep -qE 'minimal.pipe -> .*/two.ppx: 4 ranks = 
   echo "summary: want it last:"; cat "$work/summary.err"; failures=1; }
 run summary_json 0 "$BIN/pipec" check --diagnostics=json "$work/minimal.pipe" "${two[@]}"
 lines summary_json 1 '^\{"schema": "pipec.diagnostic/1", "severity": "warning", "code": "W0601", '
-lines summary_json 1 '^\{"schema": "pipec.summary/1", "file": "[^"]*/minimal.pipe", "tp": 1, "pp": 4, "dp": 1, "stages": 4, "microbatches": 2, "schedule": "1f1b", "time_unit": "ns", "makespan": [0-9]+, .*"peak_rank": [0-3], "layouts": \["channel", .*\]\}$'
+lines summary_json 1 '^\{"schema": "pipec.summary/1", "file": "[^"]*/minimal.pipe", "tp": 1, "pp": 4, "dp": 1, "stages": 4, "microbatches": 2, "schedule": "1f1b", "time_unit": "ns", "makespan": [0-9]+, .*"peak_rank": [0-3], "split": \{"makespan": .*\}, "layouts": \["channel", .*\]\}$'
 lines summary_json 2 .
 run summary_one 0 "$BIN/pipec" check "$work/minimal.pipe" "${one[@]}"
 lines summary_one 1 'minimal.pipe: 1 rank = tp 1 x pp 1 x dp 1, 1 stage, m = 1, '

@@ -195,7 +195,7 @@ static uint64_t best_of_all(struct pp_arena *arena, const struct pp_joint_proble
 	uint32_t stages = problem->schedule->stages, layers = problem->spec->model.layer_count;
 	if (stage == stages) {
 		struct pp_arena *scratch = pp_arena_scratch(arena);
-		struct pp_joint_value value = pp_joint_run(scratch, problem, first);
+		struct pp_joint_value value = pp_joint_run(scratch, problem, first, NULL);
 		pp_arena_destroy(scratch);
 		return value.makespan;
 	}
