@@ -19,9 +19,10 @@ struct pp_contest {
 	uint32_t count;
 	uint32_t *order; /* [actions]: the candidate at hand */
 	struct pp_packed_times *times;
-	uint64_t bound, seed;
-	uint64_t deadline; /* monotonic ns, 0: none */
-	bool late;         /* it has passed */
+	struct pp_order_bound bounds;
+	uint64_t bound, seed; /* bound: on the value */
+	uint64_t deadline;    /* monotonic ns, 0: none */
+	bool late;            /* it has passed */
 };
 
 struct pp_contest *pp_contest_make(struct pp_arena *arena, const struct pp_packed *packed);

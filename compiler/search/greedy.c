@@ -14,7 +14,8 @@ struct stage_state {
 };
 
 struct rank_state {
-	uint64_t free; /* when it is free */
+	uint64_t free;          /* when it is free */
+	uint64_t started, work; /* begin of its first action; ns of the actions that are still to come */
 	int64_t held;
 	int64_t margin;     /* room that a backward may need on top */
 	uint32_t in_flight; /* forwards without backward */
@@ -24,25 +25,27 @@ struct rank_state {
 	uint8_t last;       /* kind of the last F or backward */
 };
 
-struct greedy {
-	const struct pp_packed *packed;
-	const struct pp_greedy_rule *rule;
-	struct stage_state *stage;
-	struct rank_state *rank;
-	uint64_t *end;   /* [ids] */
-	uint64_t *ready; /* [ranks]: earliest time at which the rank may start something */
-	int64_t *later;  /* [stages]: bytes of later chunks of the same rank */
-	uint32_t *order;
-	uint64_t wait, chunk_wait; /* ns */
-	uint8_t backward;
-};
-
 struct choice {
 	uint64_t at;    /* when its input is there, or the rank is free */
 	uint64_t there; /* when its input is there */
 	uint32_t stage;
 	uint8_t kind;
 	bool found;
+};
+
+struct greedy {
+	const struct pp_packed *packed;
+	const struct pp_greedy_rule *rule;
+	struct stage_state *stage;
+	struct rank_state *rank;
+	uint64_t *end;         /* [ids] */
+	uint32_t *winner;      /* [2 * leaves]: a tournament of ranks; [1] is the one that starts first */
+	uint32_t leaves;       /* a power of two */
+	struct choice *choice; /* [ranks]: what the rank does next, as far as is known */
+	int64_t *later;        /* [stages]: bytes of later chunks of the same rank */
+	uint32_t *order;
+	uint64_t wait, chunk_wait; /* ns */
+	uint8_t backward;
 };
 
 static uint32_t id_of(const struct greedy *g, uint32_t s, uint32_t kind)
@@ -244,10 +247,21 @@ static struct choice choose(const struct greedy *g, uint32_t r)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
+/* Play the matches of rank r again: the winner of every pair is the rank that starts earlier, the lower one of two. */
+static void replay(struct greedy *g, uint32_t r)
+{
+	for (uint32_t at = (g->leaves + r) / 2; at > 0; at /= 2) {
+		uint32_t a = g->winner[2 * at], b = g->winner[2 * at + 1];
+		g->winner[at] = b < g->packed->ranks && g->choice[b].at < g->choice[a].at ? b : a;
+	}
+}
+
 static void refresh(struct greedy *g, uint32_t r)
 {
-	struct choice choice = choose(g, r);
-	g->ready[r] = choice.found ? choice.at : PP_UNSET;
+	g->choice[r] = choose(g, r);
+	if (!g->choice[r].found)
+		g->choice[r].at = PP_UNSET;
+	replay(g, r);
 }
 
 static void refresh_neighbour(struct greedy *g, uint32_t r, uint32_t s, uint8_t kind)
@@ -269,7 +283,10 @@ static void place(struct greedy *g, uint32_t r, const struct choice *choice)
 	uint64_t free = rank->free;
 	if (choice->kind == PP_I || choice->kind == PP_B)
 		free += stage->recompute;
+	if (rank->filled == 0)
+		rank->started = choice->at;
 	rank->free = (free > choice->there ? free : choice->there) + stage->ticks[choice->kind];
+	rank->work -= stage->ticks[choice->kind];
 	g->end[id] = rank->free;
 	g->order[g->packed->first[r] + rank->filled++] = id;
 	rank->held += stage->take[choice->kind] - stage->give[choice->kind];
@@ -293,8 +310,15 @@ static void begin(struct pp_arena *scratch, struct greedy *g)
 	g->stage = PP_NEW_ARRAY(scratch, struct stage_state, packed->stages);
 	g->rank = PP_NEW_ARRAY(scratch, struct rank_state, packed->ranks);
 	g->end = PP_NEW_ARRAY(scratch, uint64_t, packed->ids);
-	g->ready = PP_NEW_ARRAY(scratch, uint64_t, packed->ranks);
+	g->choice = PP_NEW_ARRAY(scratch, struct choice, packed->ranks);
 	g->later = PP_NEW_ARRAY(scratch, int64_t, packed->stages);
+	for (g->leaves = 2; g->leaves < packed->ranks; g->leaves *= 2)
+		;
+	g->winner = PP_NEW_ARRAY(scratch, uint32_t, 2 * (size_t)g->leaves);
+	for (uint32_t i = 0; i < g->leaves; i++)
+		g->winner[g->leaves + i] = i;
+	for (uint32_t i = g->leaves; i-- > 1;)
+		g->winner[i] = g->winner[2 * i];
 	g->backward = packed->fused ? PP_B : PP_I;
 	for (uint32_t s = 0; s < packed->stages; s++)
 		g->wait += packed->stage[s].ticks[PP_F];
@@ -302,12 +326,16 @@ static void begin(struct pp_arena *scratch, struct greedy *g)
 	g->chunk_wait = g->wait * g->rule->chunk_wait / 8;
 	g->wait = g->wait * g->rule->wait / 8;
 	memset(g->end, 0xff, packed->ids * sizeof *g->end);
+	for (uint32_t r = 0; r < packed->ranks; r++)
+		g->choice[r].at = PP_UNSET;
 	for (uint32_t r = 0; r < packed->ranks; r++) {
 		int64_t sum = 0;
 		for (uint32_t i = packed->first_stage[r + 1]; i-- > packed->first_stage[r];) {
 			const struct pp_packed_stage *stage = &packed->stage[packed->stages_of[i]];
 			g->later[packed->stages_of[i]] = sum;
 			sum += stage->take[PP_F];
+			uint64_t backward = packed->fused ? stage->ticks[PP_B] : stage->ticks[PP_I] + stage->ticks[PP_W];
+			g->rank[r].work += packed->microbatches * (stage->ticks[PP_F] + backward);
 			if (stage->take[g->backward] > g->rank[r].margin)
 				g->rank[r].margin = stage->take[g->backward];
 		}
@@ -317,21 +345,28 @@ static void begin(struct pp_arena *scratch, struct greedy *g)
 	}
 }
 
+/* No rank can be done before its time now plus the work that it has left. */
+static bool can_keep(const struct greedy *g, uint32_t r)
+{
+	const struct rank_state *rank = &g->rank[r];
+	uint64_t since = g->packed->span ? rank->started : 0;
+	return rank->free - since + rank->work <= g->rule->cutoff;
+}
+
 bool pp_greedy(struct pp_arena *scratch, const struct pp_packed *packed, const struct pp_greedy_rule *rule,
                uint32_t *order)
 {
 	struct greedy g = {.packed = packed, .rule = rule, .order = order};
 	begin(scratch, &g);
-	*packed->effort += 4 * (uint64_t)packed->actions;
 	for (uint32_t placed = 0; placed < packed->actions; placed++) {
-		uint32_t r = 0;
-		for (uint32_t i = 1; i < packed->ranks; i++)
-			if (g.ready[i] < g.ready[r])
-				r = i;
-		if (g.ready[r] == PP_UNSET)
+		uint32_t r = g.winner[1];
+		struct choice choice = g.choice[r];
+		*packed->effort += 4;
+		if (!choice.found)
 			return false;
-		struct choice choice = choose(&g, r);
 		place(&g, r, &choice);
+		if (rule->cutoff && !can_keep(&g, r))
+			return false;
 		refresh(&g, r);
 		refresh_neighbour(&g, r, choice.stage, choice.kind);
 	}

@@ -36,10 +36,11 @@ struct pp_greedy_rule {
 	const uint64_t *key;    /* [ids]: if given, the smallest key is taken first, whatever the kind */
 	uint8_t make_room; /* W goes ahead for a forward that lacks memory: 0 if idle, 1 in the forward's turn, 2 always */
 	uint8_t wait;      /* eighths of a mean F to wait for the preferred one of F and backward */
+	uint64_t cutoff;   /* give up once the value is sure to be larger; 0: never */
 	uint64_t patience; /* with keys: how long to wait for something of a smaller key */
 };
 
-/* False: memory never let it finish. O(actions * chunks of a rank). */
+/* False: memory never let it finish, or the cutoff struck. O(actions * chunks of a rank). */
 bool pp_greedy(struct pp_arena *scratch, const struct pp_packed *packed, const struct pp_greedy_rule *rule,
                uint32_t *order);
 

@@ -92,8 +92,8 @@ static struct pp_contest *new_contest(const struct search *s, const struct pp_or
 	if (effort)
 		packed->effort = effort;
 	struct pp_contest *contest = pp_contest_make(s->arena, packed);
-	struct pp_order_bound bound = pp_order_bound(s->arena, problem, s->fused);
-	contest->bound = packed->span ? bound.span : bound.makespan;
+	contest->bounds = pp_order_bound(s->arena, problem, s->fused);
+	contest->bound = packed->span ? contest->bounds.span : contest->bounds.makespan;
 	contest->seed = s->options->seed;
 	contest->deadline = s->deadline;
 	return contest;
@@ -187,7 +187,8 @@ static struct pp_contest *solve(const struct search *s, struct pp_search_report 
 		construct_by_window(s, contest, &made);
 	else
 		construct(contest, s->effort * 2 / 3, &made);
-	improve(contest, s->effort / 3);
+	if (contest->packed->actions <= WINDOW_ACTIONS)
+		improve(contest, s->effort / 3);
 	return contest;
 }
 
@@ -195,7 +196,8 @@ static struct pp_contest *solve(const struct search *s, struct pp_search_report 
 
 static uint64_t default_effort(const struct pp_order_problem *problem, bool fused)
 {
-	return 30000000 + (uint64_t)problem->stages * problem->microbatches * (fused ? 2 : 3) * 300;
+	uint64_t actions = (uint64_t)problem->stages * problem->microbatches * (fused ? 2 : 3);
+	return 50000000 + 300 * (actions < WINDOW_ACTIONS ? actions : WINDOW_ACTIONS);
 }
 
 /* Whether some backward in one piece takes less time, or less memory, than in two. */
@@ -232,7 +234,7 @@ static bool seek(struct pp_arena *arena, struct search *s, struct pp_row *rows, 
 		if (contest && contest->best[0].value < report->value) {
 			report->value = contest->best[0].value;
 			report->start = contest->best[0].name;
-			report->bound = pp_order_bound(arena, s->problem, s->fused);
+			report->bound = contest->bounds;
 			report->stopped = contest->best[0].value <= contest->bound ? "optimal"
 			                  : contest->late                          ? "timeout"
 			                                                           : "effort";

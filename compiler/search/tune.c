@@ -230,9 +230,12 @@ uint32_t pp_tune(struct pp_contest *contest, uint64_t effort, struct pp_tuned *p
 			change(packed, chunks, &trial, &random);
 		while (pp_random_below(&random, 2));
 		*packed->effort += 100; /* also where it gets stuck at once */
+		trial.rule.cutoff = from->value;
 		judge(contest, &trial);
 		if (!precedes(from, &trial))
 			copy_rule(packed, from, &trial);
 	}
+	for (uint32_t i = 0; i < count; i++)
+		pool[i].rule.cutoff = 0; /* they will be used for other numbers of microbatches */
 	return count;
 }
