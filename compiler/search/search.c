@@ -37,17 +37,23 @@ static uint64_t least_room(const struct pp_packed *packed, uint32_t r)
 	return (uint64_t)most;
 }
 
-/* False: a rank has less room than that; the one that lacks most is named. */
+/* False: a rank has less room than that. The report names the one that lacks most, in the form that needs least. */
 static bool has_room(const struct pp_packed *packed, struct pp_search_report *report)
 {
-	uint64_t lacking = 0;
+	uint64_t lacking = 0, needed = 0;
+	uint32_t rank = 0;
 	for (uint32_t r = 0; r < packed->ranks; r++) {
 		uint64_t least = least_room(packed, r), room = (uint64_t)packed->room[r];
 		if (least <= room || least - room <= lacking)
 			continue;
 		lacking = least - room;
-		report->tight_rank = r;
-		report->least_room = least;
+		needed = least;
+		rank = r;
+	}
+	if (lacking &&
+	    (report->least_room == 0 || lacking < report->least_room - (uint64_t)packed->room[report->tight_rank])) {
+		report->tight_rank = rank;
+		report->least_room = needed;
 	}
 	return lacking == 0;
 }
