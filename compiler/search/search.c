@@ -137,24 +137,42 @@ struct construction {
 	uint64_t pattern_value;
 };
 
-static void construct(struct pp_contest *contest, uint64_t effort, struct construction *made)
+static void try_all_patterns(struct pp_contest *contest, struct construction *made)
 {
-	made->pool_count = pp_tune(contest, effort, made->pool);
 	made->pattern_value = contest->count ? contest->best[0].value : UINT64_MAX;
 	for (uint32_t group = 1; group <= MOST_GROUP && contest->packed->stages <= MOST_PATTERN_STAGES; group++)
 		pp_try_patterns(contest, group, &made->pattern, &made->pattern_value);
 }
 
-/* What a window of the problem teaches. */
-static void construct_by_window(const struct search *s, struct pp_contest *contest, struct construction *made)
+/* The same stages with fewer microbatches. NULL: that would be no fewer. */
+static struct pp_contest *window_of(const struct search *s, struct pp_contest *contest, uint32_t microbatches)
 {
 	struct pp_order_problem window = *s->problem;
-	uint32_t most = WINDOW_ACTIONS / 3 / window.stages, ranks = 3 * window.ranks;
-	window.microbatches = most > ranks ? most : ranks;
-	if (window.microbatches >= s->problem->microbatches)
-		window.microbatches = s->problem->microbatches;
-	struct pp_contest *small = new_contest(s, &window, contest->packed->effort);
-	construct(small, s->effort * 2 / 3, made);
+	window.microbatches = microbatches;
+	return microbatches < s->problem->microbatches ? new_contest(s, &window, contest->packed->effort) : NULL;
+}
+
+/* Rules are tuned on as few microbatches as show how it repeats, then on all of them. */
+static void construct(const struct search *s, struct pp_contest *contest, struct construction *made)
+{
+	struct pp_contest *small = window_of(s, contest, 2 * s->problem->ranks);
+	if (small)
+		made->pool_count = pp_tune(small, s->effort / 3, made->pool, 0);
+	made->pool_count = pp_tune(contest, s->effort / (small ? 3 : 2), made->pool, made->pool_count);
+	try_all_patterns(contest, made);
+}
+
+/* Too many actions to try much on: what a window teaches is rolled out once. */
+static void construct_by_window(const struct search *s, struct pp_contest *contest, struct construction *made)
+{
+	uint32_t most = WINDOW_ACTIONS / 3 / s->problem->stages, ranks = 3 * s->problem->ranks;
+	struct pp_contest *small = window_of(s, contest, most > ranks ? most : ranks);
+	if (!small) {
+		construct(s, contest, made);
+		return;
+	}
+	made->pool_count = pp_tune(small, s->effort * 2 / 3, made->pool, 0);
+	try_all_patterns(small, made);
 	for (uint32_t i = 0; i < made->pool_count && !pp_contest_over(contest); i++)
 		pp_tune_apply(contest, &made->pool[i].rule);
 	if (made->pattern.period && !pp_contest_over(contest))
@@ -192,7 +210,7 @@ static struct pp_contest *solve(const struct search *s, struct pp_search_report 
 	else if (contest->packed->actions > WINDOW_ACTIONS)
 		construct_by_window(s, contest, &made);
 	else
-		construct(contest, s->effort * 2 / 3, &made);
+		construct(s, contest, &made);
 	if (contest->packed->actions <= WINDOW_ACTIONS)
 		improve(contest, s->effort / 3);
 	return contest;

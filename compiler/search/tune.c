@@ -214,15 +214,32 @@ static uint32_t usual_rules(struct pp_contest *contest, uint32_t chunks, struct 
 	return count;
 }
 
-uint32_t pp_tune(struct pp_contest *contest, uint64_t effort, struct pp_tuned *pool)
+/* Rules from elsewhere, judged here. */
+static uint32_t given_rules(struct pp_contest *contest, struct pp_tuned *pool, uint32_t count)
+{
+	uint32_t kept = 0;
+	for (uint32_t i = 0; i < count && !pp_contest_over(contest); i++) {
+		judge(contest, &pool[i]);
+		if (pool[i].value == UINT64_MAX)
+			continue;
+		struct pp_tuned good = pool[i];
+		pool[i] = pool[kept];
+		pool[kept++] = good;
+	}
+	return kept;
+}
+
+uint32_t pp_tune(struct pp_contest *contest, uint64_t effort, struct pp_tuned *pool, uint32_t count)
 {
 	const struct pp_packed *packed = contest->packed;
 	uint64_t random = pp_random_seed(contest->seed), begun = *packed->effort;
 	uint32_t chunks = chunks_of(packed);
 	struct pp_tuned trial = make_rule(contest->arena, packed);
-	for (uint32_t i = 0; i < PP_TUNE_POOL; i++)
+	count = given_rules(contest, pool, count);
+	for (uint32_t i = count; i < PP_TUNE_POOL; i++)
 		pool[i] = make_rule(contest->arena, packed);
-	uint32_t count = usual_rules(contest, chunks, &trial, pool);
+	if (count == 0)
+		count = usual_rules(contest, chunks, &trial, pool);
 	while (count && *packed->effort - begun < effort && !pp_contest_over(contest)) {
 		struct pp_tuned *from = &pool[pp_random_below(&random, count)];
 		copy_rule(packed, &trial, from);

@@ -15,9 +15,9 @@ struct pp_tuned {
 };
 
 /* Tune rules until so many actions were evaluated; every order they give enters the contest. `pool`
- * ([PP_TUNE_POOL]) is filled with the best rules, whose number is returned: they make sense for any number of
- * microbatches. */
-uint32_t pp_tune(struct pp_contest *contest, uint64_t effort, struct pp_tuned *pool);
+ * ([PP_TUNE_POOL]) holds `count` rules to go on from, 0: the usual ones. Afterwards it holds the best rules, whose
+ * number is returned: they make sense for any number of microbatches. */
+uint32_t pp_tune(struct pp_contest *contest, uint64_t effort, struct pp_tuned *pool, uint32_t count);
 
 /* What a rule gives in another contest of the same stages. False: nothing that fits. */
 bool pp_tune_apply(struct pp_contest *contest, const struct pp_greedy_rule *rule);
