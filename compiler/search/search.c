@@ -121,7 +121,7 @@ static void improve(struct pp_contest *contest, uint64_t effort)
 		    .until = begun + effort / ROUNDS * (round + 1),
 		    .target = contest->bound,
 		    .deadline = contest->deadline,
-		    .hot = 0.3 * (double)(mean + 1),
+		    .hot = 0.6 * (double)(mean + 1),
 		    .cold = 0.01 * (double)(mean + 1),
 		};
 		pp_anneal(scratch, packed, &options, contest->order);
@@ -157,8 +157,8 @@ static void construct(const struct search *s, struct pp_contest *contest, struct
 {
 	struct pp_contest *small = window_of(s, contest, 2 * s->problem->ranks);
 	if (small)
-		made->pool_count = pp_tune(small, s->effort / 3, made->pool, 0);
-	made->pool_count = pp_tune(contest, s->effort / (small ? 3 : 2), made->pool, made->pool_count);
+		made->pool_count = pp_tune(small, s->effort, made->pool, 0);
+	made->pool_count = pp_tune(contest, s->effort * (small ? 1 : 2), made->pool, made->pool_count);
 	try_all_patterns(contest, made);
 }
 
@@ -171,7 +171,7 @@ static void construct_by_window(const struct search *s, struct pp_contest *conte
 		construct(s, contest, made);
 		return;
 	}
-	made->pool_count = pp_tune(small, s->effort * 2 / 3, made->pool, 0);
+	made->pool_count = pp_tune(small, s->effort * 4, made->pool, 0);
 	try_all_patterns(small, made);
 	for (uint32_t i = 0; i < made->pool_count && !pp_contest_over(contest); i++)
 		pp_tune_apply(contest, &made->pool[i].rule);
@@ -206,13 +206,13 @@ static struct pp_contest *solve(const struct search *s, struct pp_search_report 
 	enter_serial(contest);
 	enter_starts(s, contest);
 	if (s->options->start && contest->count > 1)
-		improve(contest, s->effort * 2 / 3);
+		improve(contest, s->effort * 3);
 	else if (contest->packed->actions > WINDOW_ACTIONS)
 		construct_by_window(s, contest, &made);
 	else
 		construct(s, contest, &made);
 	if (contest->packed->actions <= WINDOW_ACTIONS)
-		improve(contest, s->effort / 3);
+		improve(contest, s->effort * 3);
 	return contest;
 }
 
@@ -221,7 +221,7 @@ static struct pp_contest *solve(const struct search *s, struct pp_search_report 
 static uint64_t default_effort(const struct pp_order_problem *problem, bool fused)
 {
 	uint64_t actions = (uint64_t)problem->stages * problem->microbatches * (fused ? 2 : 3);
-	return 50000000 + 300 * (actions < WINDOW_ACTIONS ? actions : WINDOW_ACTIONS);
+	return 80000000 + 500 * (actions < WINDOW_ACTIONS ? actions : WINDOW_ACTIONS);
 }
 
 /* Whether some backward in one piece takes less time, or less memory, than in two. */
@@ -325,7 +325,8 @@ bool pp_search(struct pp_arena *arena, const struct pp_order_problem *problem, c
                struct pp_row *rows, struct pp_search_report *report)
 {
 	struct search s = {.problem = problem, .options = options};
-	s.effort = options->effort ? options->effort : default_effort(problem, options->fused);
+	/* Of it a fifth each for rules on a window and rules on the whole, and three fifths for improvement. */
+	s.effort = (options->effort ? options->effort : default_effort(problem, options->fused)) / 5;
 	if (options->brief)
 		s.effort /= 4;
 	s.deadline = options->timeout ? now_ns() + options->timeout : 0;
