@@ -10,10 +10,10 @@
  *     - if only n of I_u have ended, u >= s, microbatches n..k hold all of t <= s, since I_t follows I_u. Nothing of
  *       them is given back before I_u(n) ends, and that needs F of the stages between s and u too:
  *       (k + 1 - n) sum of h_t over t <= s, + sum of h_t over s < t <= u, + what I_u takes besides fit into M.
- *     - if only n of I_u have ended when F_s(k) starts, u < s: microbatches n..k hold all of t <= u, and k all of t <= s:
- *       (k + 1 - n) sum of h_t over t <= u, + sum of h_t over u < t <= s fit into M.
- * Whatever is held, the next bytes to be given back need an I that is still to start, or one whose W is pending: so
- * the least of what any stage's I takes besides is never free for stashes, and comes off M from the start. */
+ *     - if only n of I_u have ended when F_s(k) starts, u < s: microbatches n..k hold all of t <= u, and k all of t <=
+ * s: (k + 1 - n) sum of h_t over t <= u, + sum of h_t over u < t <= s fit into M. Whatever is held, the next bytes to
+ * be given back need an I that is still to start, or one whose W is pending: so the least of what any stage's I takes
+ * besides is never free for stashes, and comes off M from the start. */
 #include "bounds_state.h"
 
 #include "capped.h"

@@ -40,7 +40,8 @@ struct pp_bound_rank {
 	/* [3 count][3 count]: microbatch k of the second track comes after microbatch k + lag of the first, both ends
 	 * included; PP_BOUND_NEVER: nothing is known. Tracks of a rank are numbered 3 place + kind. */
 	int32_t *lag;
-	uint32_t pool; /* stashes that fit, where all of the rank are alike and W of any stage frees one; else 0: bounds_pool.c */
+	uint32_t pool; /* stashes that fit, where all of the rank are alike and W of any stage frees one; else 0:
+	                  bounds_pool.c */
 };
 
 #define PP_BOUND_NEVER INT32_MIN

@@ -68,8 +68,8 @@ static void hold(uint64_t seed, unsigned rounds, uint32_t actions, bool alike, u
 static void no_order_beats_the_bound(void **state)
 {
 	(void)state;
-	hold(1, 2000, 6, false, 970);
-	hold(2, 2000, 6, true, 970);
+	hold(1, 1500, 6, false, 970);
+	hold(2, 1500, 6, true, 970);
 	hold(3, 150, 10, false, 940);
 	hold(4, 150, 10, true, 940);
 }
