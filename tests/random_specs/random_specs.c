@@ -1,7 +1,8 @@
 /* Random specs over every policy: each is built into a proven program that keeps its bounds and takes the time of its
  * order, or refused with a message about the spec.
  *
- *     random_specs [--from=N] [--count=N]     seeds N, N + 1, …; one line for what went wrong, one in sum
+ *     random_specs [--from=N] [--count=N]     seeds N, N + 1, …; what went wrong, and sums
+ *     random_specs --list …                   besides, what became of each
  *     random_specs --print=SEED [--train]     the text of one; --train: of one that can be trained */
 #include "draw.h"
 
@@ -15,10 +16,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The time to build one of these specs that something is wrong beyond. */
 enum { CODES_MAX = 32 };
 
 struct tally {
+	bool list;
 	uint64_t specs, built, bounded, kept, exact, failures;
 	const char *codes[CODES_MAX]; /* of refusals */
 	uint64_t refusals[CODES_MAX];
@@ -223,6 +224,9 @@ static void try_spec(uint64_t seed, struct tally *tally)
 	}
 	tally->specs++;
 	tally->policy[policy].specs++;
+	if (tally->list)
+		printf("seed %" PRIu64 " %s p %" PRIu32 " m %" PRIu32 " bound %" PRIu64 ": %s\n", seed, draw.policy->name,
+		       draw.p, draw.m, bound, built ? "built" : first_error(arena, unit.diag));
 	if (built) {
 		const char *wrong = check_built(arena, &unit, &draw, bound, &exact);
 		tally->built++;
@@ -256,7 +260,7 @@ static void print_tally(const struct tally *tally)
 int main(int argc, char **argv)
 {
 	uint64_t from = 1, count = 100, seed = 0;
-	bool print = false, trains = false;
+	bool print = false, trains = false, list = false;
 	for (int i = 1; i < argc; i++) {
 		if (sscanf(argv[i], "--from=%" SCNu64, &from) == 1 || sscanf(argv[i], "--count=%" SCNu64, &count) == 1)
 			continue;
@@ -264,14 +268,17 @@ int main(int argc, char **argv)
 			print = true;
 		else if (strcmp(argv[i], "--train") == 0)
 			trains = true;
+		else if (strcmp(argv[i], "--list") == 0)
+			list = true;
 		else
 			return fprintf(stderr, "random_specs: unknown option %s\n", argv[i]), 2;
 	}
+	static struct tally tally;
+	tally.list = list;
 	if (print) {
 		draw_print(draw_begin(seed, trains), 0, stdout);
 		return 0;
 	}
-	static struct tally tally;
 	signal(SIGABRT, crashed);
 	signal(SIGSEGV, crashed);
 	for (uint64_t i = 0; i < count; i++)
