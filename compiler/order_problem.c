@@ -76,22 +76,18 @@ static void price_hops(struct pp_arena *scratch, const struct pp_spec *spec, con
 
 /* ---- room ------------------------------------------------------------------------------------ */
 
-/* What every rank needs beside its layers at least: the workspace of its hungriest layer, and of every message that it
- * receives or sends one. */
-static void guess_headroom(const struct pp_stages *stages, const uint32_t *stage_rank, uint64_t *bytes)
+/* What every rank needs beside its layers at least: the workspace of its hungriest layer, and what comes into and goes
+ * out of one of its stages. `messages`: [ranks], zeroed. */
+static void guess_headroom(const struct pp_stages *stages, const uint32_t *stage_rank, uint64_t *messages,
+                           uint64_t *bytes)
 {
 	for (uint32_t s = 0; s < stages->count; s++) {
 		const struct pp_stage_plan *item = &stages->items[s];
-		uint64_t *most = &bytes[stage_rank[s]];
+		uint64_t *work = &bytes[stage_rank[s]], *most = &messages[stage_rank[s]];
 		for (uint32_t i = item->first_layer; i < item->first_layer + item->layer_count; i++)
-			*most = stages->layers[i].work_bytes > *most ? stages->layers[i].work_bytes : *most;
-	}
-	for (uint32_t s = 0; s + 1 < stages->count; s++) {
-		if (stage_rank[s] == stage_rank[s + 1])
-			continue;
-		uint64_t each = pp_times(2, border_bytes(stages, s));
-		bytes[stage_rank[s]] = pp_plus(bytes[stage_rank[s]], each);
-		bytes[stage_rank[s + 1]] = pp_plus(bytes[stage_rank[s + 1]], each);
+			*work = stages->layers[i].work_bytes > *work ? stages->layers[i].work_bytes : *work;
+		uint64_t in = s ? border_bytes(stages, s - 1) : 0, out = s + 1 < stages->count ? border_bytes(stages, s) : 0;
+		*most = pp_plus(in, out) > *most ? pp_plus(in, out) : *most;
 	}
 }
 
@@ -99,10 +95,13 @@ static uint64_t *find_room(struct pp_arena *arena, const struct pp_spec *spec, c
                            const struct pp_stages *stages, const uint64_t *headroom, uint64_t memory)
 {
 	uint32_t ranks = spec->parallel.pp;
-	uint64_t *room = PP_NEW_ARRAY(arena, uint64_t, ranks), *taken = PP_NEW_ARRAY(arena, uint64_t, ranks);
+	uint64_t *room = PP_NEW_ARRAY(arena, uint64_t, ranks), *taken = PP_NEW_ARRAY(arena, uint64_t, ranks),
+	         *messages = PP_NEW_ARRAY(arena, uint64_t, ranks);
 	const struct pp_gpu *gpu = &spec->cluster.gpu;
 	if (!headroom)
-		guess_headroom(stages, stage_rank, taken);
+		guess_headroom(stages, stage_rank, messages, taken);
+	for (uint32_t r = 0; r < ranks; r++)
+		taken[r] = pp_plus(taken[r], messages[r]);
 	for (uint32_t s = 0; s < stages->count; s++)
 		taken[stage_rank[s]] = pp_plus(taken[stage_rank[s]], stages->items[s].static_bytes);
 	for (uint32_t r = 0; r < ranks; r++) {
@@ -146,6 +145,28 @@ struct pp_order_problem *pp_order_of_stages(struct pp_arena *arena, const struct
 	                                     .room = find_room(arena, spec, stage_rank, stages, headroom, memory),
 	                                     .pair_permille = spec->pair_permille};
 	return problem;
+}
+
+bool pp_order_shortage(const struct pp_order_problem *problem, uint64_t *bytes)
+{
+	bool any = false;
+	for (uint32_t r = 0; r < problem->ranks; r++) {
+		uint64_t held = 0, more = 0;
+		for (uint32_t s = 0; s < problem->stages; s++) {
+			const struct pp_order_stage *stage = &problem->stage[s];
+			if (stage->rank != r)
+				continue;
+			uint64_t least = stage->more_fused < stage->more_split ? stage->more_fused : stage->more_split;
+			held = pp_plus(held, stage->held);
+			more = least > more ? least : more;
+		}
+		uint64_t needed = pp_plus(held, more);
+		if (problem->room[r] >= needed)
+			continue;
+		bytes[r] = pp_plus(bytes[r], needed - problem->room[r]);
+		any = true;
+	}
+	return any;
 }
 
 uint64_t *pp_order_headroom(struct pp_arena *arena, const struct pp_program *program, const struct pp_stages *stages,

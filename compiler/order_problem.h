@@ -6,13 +6,17 @@
 #include "ir/stages.h"
 
 /* requires: stages->items (pp_cost_stages), stage_rank of each. headroom: bytes of every rank that an earlier plan took
- *           beside static bytes and what its order held; NULL: not planned yet, then workspace and one message each way
- *           are counted. memory: a bound on what a rank may use, 0: none.
+ *           beside static bytes and what its order held; NULL: not planned yet, then workspace and the messages of one
+ *           stage are counted. memory: a bound on what a rank may use, 0: none.
  * ensures:  the costs that pp_order_of_program finds in the finished program (pairs apart); room: capacity without
  *           reserve, or the bound if that is less, without static bytes and headroom. */
 struct pp_order_problem *pp_order_of_stages(struct pp_arena *arena, const struct pp_spec *spec,
                                             const uint32_t *stage_rank, const struct pp_stages *stages,
                                             const uint64_t *headroom, uint64_t memory);
+
+/* Bytes that ranks lack for one microbatch on all of their stages, what any order holds at some time: [ranks] added to
+ * `bytes`. False: none lacks any. */
+bool pp_order_shortage(const struct pp_order_problem *problem, uint64_t *bytes);
 
 /* Bytes that the plan of each rank of a program of these stages took beside their static bytes and what its order
  * holds, and no less than `before` (NULL: nothing known): the headroom of the next problem. */

@@ -151,11 +151,38 @@ static void balance_jointly(struct pp_unit *unit)
 		pp_joint_balance(unit->arena, &loop, &unit->stages);
 }
 
+static bool may_split(const struct pp_spec *spec)
+{
+	return !spec->stages.split && spec->stages.balance != PP_BALANCE_EVEN;
+}
+
+/* Where this split leaves a rank without the room that its order needs at least: take that much more from the layers.
+ * Messages and workspace are first known from a split. */
+static bool leave_room(struct pp_unit *unit)
+{
+	const struct pp_spec *spec = &unit->resolved.spec;
+	uint64_t *headroom = PP_NEW_ARRAY(unit->arena, uint64_t, spec->parallel.pp);
+	const struct pp_order_problem *problem = pp_order_of_stages(
+	    unit->arena, spec, unit->draft.stage_rank, &unit->stages, unit->order_headroom, spec->schedule_memory);
+	for (uint32_t r = 0; r < spec->parallel.pp; r++)
+		headroom[r] = unit->headroom ? unit->headroom[r] : 0;
+	if (!pp_order_shortage(problem, headroom))
+		return true;
+	unit->headroom = headroom;
+	return false;
+}
+
+enum { MOST_SPLITS = 4 };
+
 static bool run_partition(struct pp_unit *unit)
 {
 	const struct pp_spec *spec = &unit->resolved.spec;
-	if (!pp_partition(unit->arena, spec, &unit->draft, unit->headroom, &unit->stages, unit->diag))
-		return false;
+	for (unsigned i = 0; i < MOST_SPLITS; i++) {
+		if (!pp_partition(unit->arena, spec, &unit->draft, unit->headroom, &unit->stages, unit->diag))
+			return false;
+		if (!pp_schedule_aware(&unit->resolved) || !may_split(spec) || leave_room(unit))
+			break;
+	}
 	balance_jointly(unit);
 	pp_partition_warn(spec, &unit->stages, unit->diag);
 	if (spec->profile)
@@ -433,7 +460,7 @@ static bool wants_another_round(struct pp_unit *unit, enum pp_pass *from)
 {
 	const struct pp_spec *spec = &unit->resolved.spec;
 	const struct pp_program *program = unit->program;
-	bool splits = !spec->stages.split && spec->stages.balance != PP_BALANCE_EVEN, over = false;
+	bool splits = may_split(spec), over = false;
 	if ((!splits && !pp_schedule_aware(&unit->resolved)) || unit->replans >= MOST_REPLANS)
 		return false;
 	for (uint32_t r = 0; r < program->ranks; r++)
