@@ -1,6 +1,7 @@
 /* Rules: reading them, and choosing by them. */
 #include "rules.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,7 +41,7 @@ static bool read_action(struct pp_rules *rules, const struct pp_rule_names *name
                         struct pp_diag *diag, struct pp_alternative *out)
 {
 	uint32_t kind = action->cell ? PP_COUNTER_NONE : pp_counter_named(action->name);
-	if (action->cell || action->index || (action->name[0] && strchr("FBIW", action->name[0]) && action->name[1]))
+	if (action->cell || action->index || (strchr("FBIW", action->name[0]) && isdigit((unsigned char)action->name[1])))
 		return wrong_action(diag, action,
 		                    "the lowest microbatch that is ready is taken; rows name microbatches: `order { … }`");
 	if (kind >= PP_ACTION_KINDS)

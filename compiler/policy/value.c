@@ -18,9 +18,9 @@ struct pp_rule_value pp_rule_of_rational(struct pp_rational number, struct pp_di
 	if (number.top < INT64_MIN || number.top > INT64_MAX || number.bottom > INT64_MAX)
 		return pp_rule_no_value;
 	return (struct pp_rule_value){.top = (int64_t)number.top,
-	                      .bottom = (int64_t)number.bottom,
-	                      .kind = number.bottom == 1 ? PP_RULE_WHOLE : PP_RULE_FRACTION,
-	                      .dimension = dimension};
+	                              .bottom = (int64_t)number.bottom,
+	                              .kind = number.bottom == 1 ? PP_RULE_WHOLE : PP_RULE_FRACTION,
+	                              .dimension = dimension};
 }
 
 static struct pp_rational rational_of(struct pp_rule_value value)

@@ -52,7 +52,8 @@ static void report_unknown(struct pp_resolver *resolver, const struct choice *ch
 			struct pp_message *missing =
 			    pp_error(resolver->diag, "E0111", stmt->label.span,
 			             "schedule `%.60s` has no `order`, and is none of the library", choice->name);
-			pp_help(missing, "write `order for r { … }` in it, or use %s", pp_policy_names(resolver->arena));
+			pp_help(missing, "write `order for r { … }` or `policy { … }` in it, or use %s",
+			        pp_policy_names(resolver->arena));
 			return;
 		}
 	const char *written = written_names(resolver), *from = pp_span_known(choice->span) ? "" : "--schedule: ";

@@ -160,6 +160,10 @@ static void check_block(struct pp_resolver *resolver, const struct pp_stmt *stmt
 		const struct pp_block_row *row = &pp_block_table[block];
 		if (row->label == PP_MUST_LABEL && !stmt->label.text)
 			pp_help(pp_error(resolver->diag, "E0111", stmt->name.span, "`%s` needs a name", row->name), "%s", row->doc);
+		if (row->label == PP_NO_LABEL && stmt->label.text)
+			pp_help(pp_error(resolver->diag, "E0113", stmt->label.span, "`%s` takes no name, got `%.60s`", row->name,
+			                 stmt->label.text),
+			        "write `%s { … }`", row->name);
 		if (row->status == PP_LATER && strcmp(parent, "schedule") != 0)
 			refuse(resolver, stmt->name.span, pp_arena_printf(resolver->arena, "`%s` in `%s`", row->name, parent));
 		return;
