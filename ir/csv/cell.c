@@ -179,20 +179,17 @@ static bool is_compute(const struct pp_csv_cell *cell)
 static unsigned read_pair(struct pp_csv_reader *reader, const char *at, const char *end, struct pp_csv_cell cells[2])
 {
 	size_t tail = sizeof pair_end - 1;
-	const char *middle = memchr(at, ';', (size_t)(end - at)), *inner = end - tail;
-	bool closed = (size_t)(end - at) > tail && memcmp(inner, pair_end, tail) == 0;
-	if (!closed || !middle || middle > inner) {
+	const char *middle = memchr(at, ';', (size_t)(end - at)), *inner = (size_t)(end - at) > tail ? end - tail : at;
+	bool closed = inner > at && memcmp(inner, pair_end, tail) == 0;
+	bool two = closed && middle && middle > at + 1 && middle + 1 < inner &&
+	           !memchr(middle + 1, ';', (size_t)(inner - middle - 1));
+	if (!two) {
 		struct attempt none = {.at = at, .letter = at};
 		report(reader, at, end, &none);
 		return 0;
 	}
 	struct attempt first = read_action(reader, at + 1, middle, &cells[0]);
 	struct attempt second = read_action(reader, middle + 1, inner, &cells[1]);
-	if (middle == at + 1 || middle + 1 == inner) {
-		struct attempt none = {.at = at, .letter = at};
-		report(reader, at, end, &none);
-		return 0;
-	}
 	if (!first.whole || !second.whole) {
 		report(reader, first.whole ? middle + 1 : at + 1, first.whole ? inner : middle, first.whole ? &second : &first);
 		return 0;

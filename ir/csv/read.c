@@ -8,7 +8,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { MOST_MESSAGES = 20 }; /* more are not printed; a text of another kind would make one for each cell */
+/* More are not printed; a text of another kind would make one for each cell, and is known by having no good one. */
+enum { MOST_MESSAGES = 20, MOST_OF_ANOTHER_KIND = 3 };
 
 struct reading {
 	struct pp_csv_reader reader;
@@ -114,7 +115,9 @@ static bool read_row(struct reading *reading, const char *at, const char *end)
 		unsigned count = pp_csv_read_field(reader, field, cells);
 		for (unsigned i = 0; i < count; i++)
 			keep_cell(reading, row, cells[i]);
-		if (count == 0 && (++reading->failed >= MOST_MESSAGES || reader->mixed))
+		reading->failed += count == 0;
+		uint32_t most_messages = reading->cells ? MOST_MESSAGES : MOST_OF_ANOTHER_KIND;
+		if (count == 0 && (reading->failed >= most_messages || reader->mixed))
 			return false;
 	}
 	return true;
