@@ -120,6 +120,21 @@ static void add_bound(struct predicting *p, const char *of, uint64_t value, uint
 	                        .source = simulated});
 }
 
+/* What the split would take that only looks at the slowest rank. */
+static void add_split(struct predicting *p)
+{
+	const struct pp_joint_report *joint = p->unit->stages.joint;
+	if (!joint || !joint->moved)
+		return;
+	add(p, (struct pp_term){.group = "time",
+	                        .name = "makespan of the evenest split",
+	                        .value = (double)joint->balanced,
+	                        .formula = "as makespan, where the slowest rank is as fast as can be",
+	                        .inputs = pp_arena_printf(p->arena, "the best of %u runs, data moving on its own: %s",
+	                                                  joint->runs, time_text(p, joint->chosen)),
+	                        .source = simulated});
+}
+
 static void add_step(struct predicting *p)
 {
 	const struct pp_sim *sim = p->sim;
@@ -129,6 +144,7 @@ static void add_step(struct predicting *p)
 	                        .formula = "end of the last body",
 	                        .inputs = "streams, ticks of bodies, links",
 	                        .source = simulated});
+	add_split(p);
 	add(p, (struct pp_term){.group = "time",
 	                        .name = "tail",
 	                        .value = (double)sim->tail,

@@ -58,7 +58,7 @@ static bool beaten(const struct pp_plan *plan, const struct pp_plan_row *row)
 static void rows_are_ranked_and_the_front_marked(void **state)
 {
 	(void)state;
-	const char *texts[] = {"schedule,vpp", "microbatches=2,8"};
+	const char *texts[] = {"schedule=1f1b,gpipe,zb_h1,interleaved,zb_v,own", "vpp,microbatches=2,8"};
 	struct pp_plan plan = make(spec, texts, 2);
 	assert_true(plan.ranked >= 8);
 	assert_false(plan.same_batch);
@@ -74,9 +74,33 @@ static void rows_are_ranked_and_the_front_marked(void **state)
 		own |= strcmp(row->schedule, "own") == 0;
 	}
 	assert_true(fronts >= 1 && fronts < plan.ranked);
-	assert_true(own); /* what the file writes is tried beside the library */
+	assert_true(own);
 	for (size_t i = plan.ranked; i < plan.count; i++)
 		assert_true(plan.rows[i].refused && *plan.rows[i].reason);
+}
+
+/* What the file writes is tried beside the library, and a schedule of the library that it names is no other one. */
+static void schedules_are_those_of_library_and_file(void **state)
+{
+	(void)state;
+	struct pp_option_list none = {0};
+	struct pp_plan_vary vary;
+	struct pp_status status = {0};
+	struct pp_plan_input input = input_of("schedule own { order for r { F*m B*m } }\nschedule 1f1b\nschedule gpipe\n");
+	struct pp_sources *sources = pp_sources_create(arena);
+	assert_true(pp_plan_vary_read(arena, &none, &vary, &status));
+	assert_true(pp_plan_prepare(arena, &input, &vary, pp_diag_create(arena, sources), sources));
+	assert_int_equal(vary.count, 2);
+	assert_string_equal(vary.axes[0].name, "schedule");
+	assert_string_equal(vary.axes[1].name, "vpp");
+	size_t own = 0, named = 0;
+	for (size_t i = 0; i < vary.axes[0].count; i++) {
+		own += strcmp(vary.axes[0].values[i], "own") == 0;
+		named += strcmp(vary.axes[0].values[i], "1f1b") == 0;
+	}
+	assert_int_equal(own, 1);
+	assert_int_equal(named, 1);
+	assert_true(vary.axes[0].count > 10);
 }
 
 static void gpipe_and_rows_written_alike_come_out_alike(void **state)
@@ -133,7 +157,7 @@ static char *print(const struct pp_plan *plan, enum pp_plan_format format, size_
 static void json_parses_and_has_every_row(void **state)
 {
 	(void)state;
-	const char *texts[] = {"schedule", "vpp=1,2", "memory"};
+	const char *texts[] = {"schedule=1f1b,gpipe,interleaved,own", "vpp=1,2", "memory"};
 	struct pp_plan plan = make(spec, texts, 3);
 	size_t length, rows = 0;
 	char *text = print(&plan, PP_PLAN_JSON, &length), key[40];
@@ -211,6 +235,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(rows_are_ranked_and_the_front_marked),
+	    cmocka_unit_test(schedules_are_those_of_library_and_file),
 	    cmocka_unit_test(gpipe_and_rows_written_alike_come_out_alike),
 	    cmocka_unit_test(multiples_count_from_what_1f1b_holds),
 	    cmocka_unit_test(json_parses_and_has_every_row),
