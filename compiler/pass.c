@@ -473,7 +473,10 @@ static bool wants_another_round(struct pp_unit *unit, enum pp_pass *from)
 	else
 		raise_headroom(unit);
 	unit->replans++;
-	*from = splits ? PP_PASS_partition : PP_PASS_schedule;
+	/* another order on the same split is sooner made than another split, and mostly enough */
+	bool keeps_split =
+	    !splits || (pp_schedule_aware(&unit->resolved) && unit->replans < MOST_REPLANS && leave_room(unit));
+	*from = keeps_split ? PP_PASS_schedule : PP_PASS_partition;
 	return true;
 }
 

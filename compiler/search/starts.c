@@ -26,7 +26,8 @@ void pp_search_starts(struct pp_contest *contest, const struct pp_order_problem 
 			continue;
 		struct pp_arena *scratch = pp_arena_scratch(contest->arena);
 		struct pp_row *rows = PP_NEW_ARRAY(scratch, struct pp_row, problem->ranks);
-		struct pp_order_options options = {.fused = contest->packed->fused, .span = contest->packed->span, .start = true};
+		struct pp_order_options options = {
+		    .fused = contest->packed->fused, .span = contest->packed->span, .start = true};
 		struct pp_order_refusal refusal;
 		if (policy->make(scratch, problem, &options, rows, &refusal) &&
 		    pp_packed_read(contest->packed, rows, contest->order))
