@@ -2,7 +2,8 @@
  *
  * The published V-adaptive looks through permutations of the first slots of a building block and two offsets per
  * direction. Ours draws and varies shapes of target times with the real costs, and the search moves single actions of
- * the best order that comes out.
+ * the best order that comes out. Of many microbatches, the same with a few of them competes, extended by repeating a
+ * stretch.
  *
  * requires: room for one microbatch. ensures: an order within the room. */
 #include "v_orders.h"
@@ -12,29 +13,110 @@
 
 #include <string.h>
 
-/* Operations placed with drawn shapes, and evaluated by the search: about a third of a second each. */
-static const uint64_t drawn = 6000000, effort = 40000000;
+/* Operations placed with drawn shapes, for each action of the problem and in all; and evaluated by the search. A
+ * quarter of that for few microbatches, or for another search to start from. */
+static const uint64_t drawn_each = 4000, most_drawn = 6000000, moved_each = 30000, most_moved = 40000000;
 
-bool pp_v_adaptive_rows(struct pp_arena *arena, const struct pp_order_problem *problem,
-                        const struct pp_order_options *options, struct pp_row *rows, struct pp_order_refusal *refusal)
+/* Larger problems have too many actions for moves of single ones within that. */
+static const uint64_t most_actions = 60000;
+
+static uint64_t actions_of(const struct pp_order_problem *problem)
 {
-	struct pp_wave_wish wish = {.acts = PP_WAVE_ANY_ACTS,
-	                            .list = PP_WAVE_ANY,
-	                            .drawn = options->draft ? 0 : drawn,
-	                            .draft = options->draft,
-	                            .span = options->span};
-	if (pp_wave_make(arena, problem, &wish, 1, &rows, refusal) == 0)
-		return false;
-	if (options->draft || options->start)
-		return true;
-	struct pp_search_options search = {.objective = options->span ? PP_SEEK_SPAN : PP_SEEK_TIME,
+	return (uint64_t)problem->stages * problem->microbatches * 3;
+}
+
+static uint64_t at_most(uint64_t value, uint64_t most)
+{
+	return value < most ? value : most;
+}
+
+static uint64_t floor_of(struct pp_arena *arena, const struct pp_order_problem *problem, bool span)
+{
+	struct pp_order_bound bound = pp_order_bound(arena, problem, false);
+	return span ? bound.span : bound.makespan;
+}
+
+static uint64_t value_of(struct pp_arena *arena, const struct pp_order_problem *problem, const struct pp_row *rows,
+                         bool span)
+{
+	struct pp_order_times times;
+	if (!pp_order_run(arena, problem, rows, false, &times) || !times.fits)
+		return UINT64_MAX;
+	return span ? times.longest_span : times.makespan;
+}
+
+static uint32_t few_of(const struct pp_order_problem *problem)
+{
+	return problem->ranks < 4 ? 8 : problem->ranks < UINT32_MAX / 2 ? problem->ranks * 2 : UINT32_MAX;
+}
+
+static struct pp_wave_wish wish_of(struct pp_arena *arena, const struct pp_order_problem *problem,
+                                   const struct pp_order_options *options, bool brief)
+{
+	uint64_t all = at_most(actions_of(problem) * drawn_each, most_drawn);
+	return (struct pp_wave_wish){.acts = PP_WAVE_ANY_ACTS,
+	                             .list = PP_WAVE_ANY,
+	                             .drawn = options->draft ? 0
+	                                      : brief        ? all / 4
+	                                                     : all,
+	                             .floor = options->draft ? 0 : floor_of(arena, problem, options->span),
+	                             .draft = options->draft,
+	                             .span = options->span};
+}
+
+/* Improve `rows` in place. */
+static void move_actions(struct pp_arena *arena, const struct pp_order_problem *problem, bool span, bool brief,
+                         struct pp_row *rows)
+{
+	uint64_t moves = at_most(actions_of(problem) * moved_each, most_moved);
+	struct pp_search_options search = {.objective = span ? PP_SEEK_SPAN : PP_SEEK_TIME,
 	                                   .seed = 1,
-	                                   .effort = effort,
+	                                   .effort = brief ? moves / 4 : moves,
 	                                   .start = rows,
 	                                   .start_name = "v_adaptive"};
 	struct pp_search_report report;
 	struct pp_row *better = PP_NEW_ARRAY(arena, struct pp_row, problem->ranks);
-	if (pp_search(arena, problem, &search, better, &report))
+	if (pp_search(arena, problem, &search, better, &report) &&
+	    value_of(arena, problem, better, span) <= value_of(arena, problem, rows, span))
 		memcpy(rows, better, problem->ranks * sizeof *rows);
+}
+
+/* An order of few microbatches, extended. False: there are no more, or it does not repeat. */
+static bool extend_few(struct pp_arena *arena, const struct pp_order_problem *problem,
+                       const struct pp_order_options *options, struct pp_row *rows)
+{
+	struct pp_order_problem few = *problem;
+	few.microbatches = few_of(problem);
+	if (few.microbatches >= problem->microbatches)
+		return false;
+	struct pp_row *short_rows = PP_NEW_ARRAY(arena, struct pp_row, problem->ranks);
+	struct pp_wave_wish wish = wish_of(arena, &few, options, true);
+	struct pp_order_refusal refusal;
+	if (pp_wave_make(arena, &few, &wish, 1, &short_rows, &refusal) == 0)
+		return false;
+	move_actions(arena, &few, options->span, true, short_rows);
+	const struct pp_wave *from = pp_wave_pack(arena, &few), *to = pp_wave_pack(arena, problem);
+	struct pp_wave_order *short_order = pp_wave_order_new(arena, from), *order = pp_wave_order_new(arena, to);
+	pp_wave_read(from, short_rows, short_order);
+	if (!pp_wave_extend(arena, from, short_order, to, options->span, order))
+		return false;
+	pp_wave_unpack(arena, to, order, rows);
+	return true;
+}
+
+bool pp_v_adaptive_rows(struct pp_arena *arena, const struct pp_order_problem *problem,
+                        const struct pp_order_options *options, struct pp_row *rows, struct pp_order_refusal *refusal)
+{
+	struct pp_wave_wish wish = wish_of(arena, problem, options, options->start);
+	if (pp_wave_make(arena, problem, &wish, 1, &rows, refusal) == 0)
+		return false;
+	if (options->draft || value_of(arena, problem, rows, options->span) <= wish.floor)
+		return true;
+	struct pp_row *extended = PP_NEW_ARRAY(arena, struct pp_row, problem->ranks);
+	if (extend_few(arena, problem, options, extended) &&
+	    value_of(arena, problem, extended, options->span) < value_of(arena, problem, rows, options->span))
+		memcpy(rows, extended, problem->ranks * sizeof *rows);
+	if (!options->start && actions_of(problem) <= most_actions)
+		move_actions(arena, problem, options->span, false, rows);
 	return true;
 }

@@ -97,4 +97,11 @@ struct pp_wave_follow *pp_wave_follow_new(struct pp_arena *arena, const struct p
 bool pp_wave_follow_run(struct pp_wave_follow *follow, const struct pp_wave_order *base,
                         const struct pp_wave_pace *pace, struct pp_wave_order *order);
 
+/* An order of few microbatches made one of many, by repeating a stretch of it; false: it holds none that can be. */
+bool pp_wave_extend(struct pp_arena *arena, const struct pp_wave *few, const struct pp_wave_order *order,
+                    const struct pp_wave *many, bool span, struct pp_wave_order *best);
+
+/* A packed order from rows. */
+void pp_wave_read(const struct pp_wave *wave, const struct pp_row *rows, struct pp_wave_order *order);
+
 #endif

@@ -55,9 +55,15 @@ static void limit_room(struct pp_wave *wave, const struct pp_wave_wish *wish)
 	}
 }
 
-static void try_list(struct pp_wave_contest *contest, enum pp_wave_listed list)
+/* Whether nothing is left to win. */
+static bool won(const struct pp_wave_contest *contest, const struct pp_wave_wish *wish)
 {
-	for (size_t i = 0; i < pp_wave_shapes[list].count; i++)
+	return contest->more == 0 && contest->best[0].value <= wish->floor;
+}
+
+static void try_list(struct pp_wave_contest *contest, const struct pp_wave_wish *wish, enum pp_wave_listed list)
+{
+	for (size_t i = 0; i < pp_wave_shapes[list].count && !won(contest, wish); i++)
 		pp_wave_contest_try(contest, &pp_wave_shapes[list].shapes[i]);
 }
 
@@ -65,12 +71,12 @@ static void compete(struct pp_wave_contest *contest, const struct pp_wave_wish *
 {
 	const struct pp_wave *wave = contest->wave;
 	uint64_t count = (uint64_t)wave->stages * PP_WAVE_KINDS * wave->microbatches;
-	try_list(contest, PP_WAVE_BASIC);
+	try_list(contest, wish, PP_WAVE_BASIC);
 	if (wish->list != PP_WAVE_BASIC)
-		try_list(contest, wish->list);
+		try_list(contest, wish, wish->list);
 	struct pp_wave_dice dice = {0x9e3779b97f4a7c15};
 	uint64_t trials = wish->drawn / (count ? count : 1);
-	for (uint64_t i = 0; i < trials; i++) {
+	for (uint64_t i = 0; i < trials && !won(contest, wish); i++) {
 		const struct pp_wave_entry *parent = &contest->best[i % 3 == 2 ? (i / 3) % PP_WAVE_KEPT : 0];
 		bool vary = 3 * i >= trials && parent->value != UINT64_MAX;
 		struct pp_wave_shape shape = vary ? pp_wave_shape_vary(&dice, &parent->shape) : pp_wave_shape_draw(&dice);
@@ -81,10 +87,10 @@ static void compete(struct pp_wave_contest *contest, const struct pp_wave_wish *
 /* Shapes that did well with fewer microbatches compete again with all of them; so do the basic ones, so that nothing is
  * slower than those. */
 static struct pp_wave_contest *final_of(struct pp_arena *arena, const struct pp_wave *wave,
-                                        const struct pp_wave_contest *heats, bool span)
+                                        const struct pp_wave_contest *heats, const struct pp_wave_wish *wish)
 {
-	struct pp_wave_contest *contest = pp_wave_contest_new(arena, wave, span, 0);
-	try_list(contest, PP_WAVE_BASIC);
+	struct pp_wave_contest *contest = pp_wave_contest_new(arena, wave, wish->span, 0);
+	try_list(contest, wish, PP_WAVE_BASIC);
 	for (uint32_t i = 0; i < PP_WAVE_KEPT && heats->best[i].value != UINT64_MAX; i++)
 		pp_wave_contest_try(contest, &heats->best[i].shape);
 	return contest;
@@ -99,7 +105,7 @@ static struct pp_wave_contest *hold(struct pp_arena *arena, const struct pp_wave
 		few->microbatches = enough;
 	struct pp_wave_contest *heats = pp_wave_contest_new(arena, few, wish->span, wave->microbatches - few->microbatches);
 	compete(heats, wish);
-	return few->microbatches < wave->microbatches ? final_of(arena, wave, heats, wish->span) : heats;
+	return few->microbatches < wave->microbatches ? final_of(arena, wave, heats, wish) : heats;
 }
 
 uint32_t pp_wave_make(struct pp_arena *arena, const struct pp_order_problem *problem, const struct pp_wave_wish *wish,

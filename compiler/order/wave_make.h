@@ -12,6 +12,7 @@ struct pp_wave_wish {
 	uint32_t acts;            /* most acts of a rank, or PP_WAVE_ANY_ACTS */
 	enum pp_wave_listed list; /* to try besides the basic ones */
 	uint64_t drawn;           /* operations to place with shapes drawn and varied besides */
+	uint64_t floor;           /* a value that no order can beat: stop there; 0: not known */
 	bool draft;               /* where the room is too small, take room for one microbatch */
 	bool span;                /* seek the shortest longest span instead of the shortest makespan */
 };

@@ -98,3 +98,16 @@ void pp_wave_unpack(struct pp_arena *arena, const struct pp_wave *wave, const st
 		}
 	}
 }
+
+void pp_wave_read(const struct pp_wave *wave, const struct pp_row *rows, struct pp_wave_order *order)
+{
+	static const uint32_t kind_of[PP_ACTION_KINDS] = {[PP_F] = PP_WAVE_F, [PP_I] = PP_WAVE_I, [PP_W] = PP_WAVE_W};
+	uint32_t written = 0;
+	for (uint32_t r = 0; r < wave->ranks; r++) {
+		for (uint32_t i = 0; i < rows[r].count; i++) {
+			const struct pp_action *action = &rows[r].actions[i];
+			order->operations[written++] =
+			    (kind_of[action->kind] * wave->stages + action->stage) * wave->microbatches + action->mb;
+		}
+	}
+}
