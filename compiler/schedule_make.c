@@ -151,7 +151,7 @@ bool pp_schedule_make(struct pp_arena *arena, const struct pp_resolved *resolved
 	if (!fits_placement(resolved, policy, stage_rank, diag))
 		return false;
 	if (strcmp(policy->name, "search") == 0)
-		return pp_search_make(arena, resolved, sources, diag, problem, out);
+		return pp_search_make(arena, resolved, sources, diag, problem, draft, out);
 	if (policy->make)
 		return construct(arena, resolved, policy, problem, draft, diag, out);
 	const struct pp_stmt *block = pp_library_schedule(arena, resolved->strings, sources, diag, policy->name);

@@ -109,6 +109,7 @@ struct pp_seek {
 	uint8_t objective; /* enum pp_objective of compiler/search/search.h */
 	uint64_t timeout;  /* ns */
 	uint64_t seed;
+	uint64_t effort;   /* actions evaluated at most; 0: the search's own */
 	const char *start; /* the schedule that it starts from; NULL: all compete */
 	bool trial;        /* only to compare placements: search for a shorter time */
 	struct pp_span start_span;

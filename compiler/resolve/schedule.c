@@ -241,6 +241,7 @@ static void read_seek(struct pp_resolver *resolver, struct pp_section *section, 
 	pp_field_choice(resolver, section, PP_ATTR_schedule_objective, &seek->objective);
 	pp_field_scaled(resolver, section, PP_ATTR_schedule_timeout, 1000000000, &seek->timeout);
 	pp_field_whole(resolver, section, PP_ATTR_schedule_seed, &seek->seed);
+	pp_field_whole(resolver, section, PP_ATTR_schedule_effort, &seek->effort);
 	if (!pp_field_given(section, PP_ATTR_schedule_start) ||
 	    !pp_field_name(resolver, section, PP_ATTR_schedule_start, &seek->start))
 		return;

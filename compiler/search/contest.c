@@ -45,6 +45,8 @@ bool pp_contest_over(struct pp_contest *contest)
 {
 	if (contest->count && contest->best[0].value <= contest->bound)
 		return true;
+	if (contest->most && *contest->packed->effort >= contest->most)
+		return true;
 	struct timespec now;
 	if (contest->deadline && !contest->late && clock_gettime(CLOCK_MONOTONIC, &now) == 0)
 		contest->late = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec >= contest->deadline;

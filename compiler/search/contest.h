@@ -21,6 +21,7 @@ struct pp_contest {
 	struct pp_packed_times *times;
 	struct pp_order_bound bounds;
 	uint64_t bound, seed; /* bound: on the value */
+	uint64_t most;        /* actions evaluated; 0: no limit */
 	uint64_t deadline;    /* monotonic ns, 0: none */
 	bool late;            /* it has passed */
 };
@@ -31,7 +32,7 @@ struct pp_contest *pp_contest_make(struct pp_arena *arena, const struct pp_packe
  * in contest->times. */
 bool pp_contest_enter(struct pp_contest *contest, const char *name);
 
-/* Nothing more to gain, or no more time. */
+/* Nothing more to gain, or no more effort or time. */
 bool pp_contest_over(struct pp_contest *contest);
 
 #endif

@@ -43,7 +43,7 @@ static struct starts list_starts(struct pp_arena *arena, const struct pp_resolve
                                  const struct pp_schedule *frame)
 {
 	const char *only = resolved->spec.seek.start;
-	struct starts starts = {.items = PP_NEW_ARRAY(arena, struct pp_search_start, pp_policy_count)};
+	struct starts starts = {.items = PP_NEW_ARRAY(arena, struct pp_search_start, pp_policy_count + 1)};
 	for (size_t i = 0; i < pp_policy_count; i++) {
 		const struct pp_policy *policy = &pp_policies[i];
 		struct pp_schedule rows;
@@ -103,9 +103,10 @@ static void report_infeasible(struct pp_arena *arena, const struct pp_spec *spec
 }
 
 bool pp_search_make(struct pp_arena *arena, const struct pp_resolved *resolved, struct pp_sources *sources,
-                    struct pp_diag *diag, const struct pp_order_problem *problem, struct pp_schedule *out)
+                    struct pp_diag *diag, const struct pp_order_problem *problem, bool draft, struct pp_schedule *out)
 {
 	const struct pp_spec *spec = &resolved->spec;
+	struct pp_row *before = !draft && out->search && out->stages == problem->stages ? out->rows : NULL;
 	*out = (struct pp_schedule){
 	    .name = spec->schedule_name,
 	    .ranks = problem->ranks,
@@ -123,13 +124,16 @@ bool pp_search_make(struct pp_arena *arena, const struct pp_resolved *resolved, 
 	struct starts starts = list_starts(arena, resolved, sources, out);
 	if (spec->seek.start && starts.count == 0 && !construct_start(arena, spec, problem, &starts))
 		return report_start(spec, diag);
+	if (before) /* most of it still holds: less room only moves some actions */
+		starts.items[starts.count++] = (struct pp_search_start){"the round before", before};
 	struct pp_search_options options = {
 	    .objective = (enum pp_objective)spec->seek.objective,
 	    .seed = spec->seek.seed,
+	    .effort = spec->seek.effort,
 	    .timeout = spec->seek.timeout,
 	    .start = spec->seek.start ? starts.items[0].rows : NULL,
 	    .start_name = spec->seek.start,
-	    .brief = spec->seek.trial,
+	    .brief = spec->seek.trial || draft || before,
 	    .more = starts.items,
 	    .more_count = starts.count,
 	};

@@ -8,10 +8,11 @@
 
 #include <stdio.h>
 
-/* requires: a spec that resolved without error, its policy `search`; the problem of its stages. ensures: rows, and
- * out->search. Errors: E0640 no order fits the memory, E0623 too many actions; warning W0642 the timeout struck. */
+/* requires: a spec that resolved without error, its policy `search`; the problem of its stages; `out` zeroed, or the
+ * result of the round before, which the search then goes on from for a shorter time. `draft`: be quick. ensures: rows,
+ * and out->search. Errors: E0640 no order fits the memory, E0623 too many actions; warning W0642 the timeout struck. */
 bool pp_search_make(struct pp_arena *arena, const struct pp_resolved *resolved, struct pp_sources *sources,
-                    struct pp_diag *diag, const struct pp_order_problem *problem, struct pp_schedule *out);
+                    struct pp_diag *diag, const struct pp_order_problem *problem, bool draft, struct pp_schedule *out);
 
 /* "search: makespan 120 us, bound 115 us, gap 4.3 %; from zb_v; 31.0 M actions evaluated; stopped by effort". */
 void pp_search_print(struct pp_arena *arena, const struct pp_resolved *resolved, const struct pp_schedule *schedule,

@@ -15,8 +15,9 @@
 #include <time.h>
 
 enum {
-	WINDOW_ACTIONS = 12000, /* beyond, a window is solved first */
-	MOST_GROUP = 3,         /* microbatches of a pattern */
+	STARTS_EFFORT = 20000000, /* below, constructors that search themselves would take longer than the search */
+	WINDOW_ACTIONS = 12000,   /* beyond, a window is solved first */
+	MOST_GROUP = 3,           /* microbatches of a pattern */
 	MOST_PATTERN_STAGES = 512,
 	ROUNDS = 8,      /* of improvement */
 	MEMORY_STEPS = 6 /* searches for less memory */
@@ -101,6 +102,7 @@ static struct pp_contest *new_contest(const struct search *s, const struct pp_or
 	contest->bounds = pp_order_bound(s->arena, problem, s->fused);
 	contest->bound = packed->span ? contest->bounds.span : contest->bounds.makespan;
 	contest->seed = s->options->seed;
+	contest->most = 5 * s->effort;
 	contest->deadline = s->deadline;
 	return contest;
 }
@@ -137,8 +139,10 @@ struct construction {
 	uint64_t pattern_value;
 };
 
-static void try_all_patterns(struct pp_contest *contest, struct construction *made)
+static void try_all_patterns(const struct search *s, struct pp_contest *contest, struct construction *made)
 {
+	if (s->options->brief)
+		return;
 	made->pattern_value = contest->count ? contest->best[0].value : UINT64_MAX;
 	for (uint32_t group = 1; group <= MOST_GROUP && contest->packed->stages <= MOST_PATTERN_STAGES; group++)
 		pp_try_patterns(contest, group, &made->pattern, &made->pattern_value);
@@ -159,7 +163,7 @@ static void construct(const struct search *s, struct pp_contest *contest, struct
 	if (small)
 		made->pool_count = pp_tune(small, s->effort, made->pool, 0);
 	made->pool_count = pp_tune(contest, s->effort * (small ? 1 : 2), made->pool, made->pool_count);
-	try_all_patterns(contest, made);
+	try_all_patterns(s, contest, made);
 }
 
 /* Too many actions to try much on: what a window teaches is rolled out once. */
@@ -172,10 +176,10 @@ static void construct_by_window(const struct search *s, struct pp_contest *conte
 		return;
 	}
 	made->pool_count = pp_tune(small, s->effort * 4, made->pool, 0);
-	try_all_patterns(small, made);
-	for (uint32_t i = 0; i < made->pool_count && !pp_contest_over(contest); i++)
+	try_all_patterns(s, small, made);
+	for (uint32_t i = 0; i < made->pool_count && contest->best[0].value > contest->bound; i++)
 		pp_tune_apply(contest, &made->pool[i].rule);
-	if (made->pattern.period && !pp_contest_over(contest))
+	if (made->pattern.period && contest->best[0].value > contest->bound)
 		pp_pattern_enter(contest, &made->pattern);
 }
 
@@ -194,7 +198,8 @@ static void enter_starts(const struct search *s, struct pp_contest *contest)
 	}
 	for (uint32_t i = 0; i < options->more_count; i++)
 		enter_rows(contest, options->more[i].rows, options->more[i].name);
-	pp_search_starts(contest, s->problem);
+	if (contest->most >= STARTS_EFFORT)
+		pp_search_starts(contest, s->problem);
 }
 
 static struct pp_contest *solve(const struct search *s, struct pp_search_report *report)
@@ -326,9 +331,9 @@ bool pp_search(struct pp_arena *arena, const struct pp_order_problem *problem, c
 {
 	struct search s = {.problem = problem, .options = options};
 	/* Of it a fifth each for rules on a window and rules on the whole, and three fifths for improvement. */
-	s.effort = (options->effort ? options->effort : default_effort(problem, options->fused)) / 5;
+	s.effort = (options->effort ? options->effort : default_effort(problem, options->fused)) / 5 + 1;
 	if (options->brief)
-		s.effort /= 4;
+		s.effort /= 16;
 	s.deadline = options->timeout ? now_ns() + options->timeout : 0;
 	*report = (struct pp_search_report){.stopped = "effort"};
 	if (!seek(arena, &s, rows, report))

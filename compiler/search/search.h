@@ -33,7 +33,7 @@ struct pp_search_options {
 	    *more; /* [more_count]: orders that compete besides; those that do not fit are left out */
 	uint32_t more_count;
 	bool fused; /* only F and B */
-	bool brief; /* a quarter of the effort */
+	bool brief; /* a sixteenth of the effort, and only the rules and `more` compete */
 };
 
 struct pp_search_report {

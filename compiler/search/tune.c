@@ -208,6 +208,7 @@ static uint32_t usual_rules(struct pp_contest *contest, uint32_t chunks, struct 
 			trial->target[r] = (p - r) * chunks;
 			trial->lag[r] = UINT32_MAX;
 		}
+		trial->rule.cutoff = count == PP_TUNE_POOL ? pool[count - 1].value : 0;
 		judge(contest, trial);
 		add_to_pool(packed, pool, &count, trial);
 	}

@@ -218,7 +218,7 @@ static struct pp_search_report seek(struct fixture *f, struct pp_search_options 
 static void keeps_memory_and_bound(void **state)
 {
 	struct fixture *f = *state;
-	for (unsigned i = 0; i < 150; i++) {
+	for (unsigned i = 0; i < 100; i++) {
 		struct pp_row rows[MOST_RANKS];
 		struct pp_search_options options = {.seed = i, .fused = below(f, 2)};
 		options.objective = below(f, 2) ? PP_SEEK_SPAN : PP_SEEK_TIME;
@@ -318,7 +318,7 @@ static uint64_t best_of_all(struct fixture *f, bool span)
 static void finds_the_optimum(void **state)
 {
 	struct fixture *f = *state;
-	for (unsigned i = 0; i < 40; i++) {
+	for (unsigned i = 0; i < 24; i++) {
 		begin(f, 2, 1, 2 + i % 2, false);
 		for (uint32_t s = 0; s < 2; s++) {
 			cost(&f->stage[s], 1 + below(f, 30), 1 + below(f, 30), 1 + below(f, 30));
@@ -330,7 +330,7 @@ static void finds_the_optimum(void **state)
 		}
 		struct pp_row rows[MOST_RANKS];
 		bool span = i & 2;
-		struct pp_search_options options = {.objective = span ? PP_SEEK_SPAN : PP_SEEK_TIME};
+		struct pp_search_options options = {.objective = span ? PP_SEEK_SPAN : PP_SEEK_TIME, .effort = 700000};
 		f->stage[0].more_fused = f->stage[1].more_fused = 1000; /* so that no fused backward competes */
 		struct pp_search_report report = seek(f, options, rows);
 		assert_int_equal(report.value, best_of_all(f, span));
