@@ -13,9 +13,10 @@
 
 #include <string.h>
 
-/* Operations placed with drawn shapes, for each action of the problem and in all; and evaluated by the search. A
- * quarter of that for few microbatches, or for another search to start from. */
-static const uint64_t drawn_each = 4000, most_drawn = 6000000, moved_each = 30000, most_moved = 40000000;
+/* Operations placed with drawn shapes, for each action of the problem, at least and at most; and evaluated by the
+ * search. For few microbatches, or for another search to start from, a quarter, without the least. */
+static const uint64_t drawn_each = 4000, least_drawn = 2000000, most_drawn = 6000000;
+static const uint64_t moved_each = 30000, least_moved = 20000000, most_moved = 40000000;
 
 /* Larger problems have too many actions for moves of single ones within that. */
 static const uint64_t most_actions = 60000;
@@ -25,9 +26,11 @@ static uint64_t actions_of(const struct pp_order_problem *problem)
 	return (uint64_t)problem->stages * problem->microbatches * 3;
 }
 
-static uint64_t at_most(uint64_t value, uint64_t most)
+static uint64_t budget(const struct pp_order_problem *problem, uint64_t each, uint64_t least, uint64_t most, bool brief)
 {
-	return value < most ? value : most;
+	uint64_t all = actions_of(problem) * each;
+	all = all < most ? all : most;
+	return brief ? all / 4 : all > least ? all : least;
 }
 
 static uint64_t floor_of(struct pp_arena *arena, const struct pp_order_problem *problem, bool span)
@@ -53,12 +56,10 @@ static uint32_t few_of(const struct pp_order_problem *problem)
 static struct pp_wave_wish wish_of(struct pp_arena *arena, const struct pp_order_problem *problem,
                                    const struct pp_order_options *options, bool brief)
 {
-	uint64_t all = at_most(actions_of(problem) * drawn_each, most_drawn);
+	uint64_t placed = budget(problem, drawn_each, least_drawn, most_drawn, brief);
 	return (struct pp_wave_wish){.acts = PP_WAVE_ANY_ACTS,
 	                             .list = PP_WAVE_ANY,
-	                             .drawn = options->draft ? 0
-	                                      : brief        ? all / 4
-	                                                     : all,
+	                             .drawn = options->draft ? 0 : placed,
 	                             .floor = options->draft ? 0 : floor_of(arena, problem, options->span),
 	                             .draft = options->draft,
 	                             .span = options->span};
@@ -68,10 +69,9 @@ static struct pp_wave_wish wish_of(struct pp_arena *arena, const struct pp_order
 static void move_actions(struct pp_arena *arena, const struct pp_order_problem *problem, bool span, bool brief,
                          struct pp_row *rows)
 {
-	uint64_t moves = at_most(actions_of(problem) * moved_each, most_moved);
 	struct pp_search_options search = {.objective = span ? PP_SEEK_SPAN : PP_SEEK_TIME,
 	                                   .seed = 1,
-	                                   .effort = brief ? moves / 4 : moves,
+	                                   .effort = budget(problem, moved_each, least_moved, most_moved, brief),
 	                                   .start = rows,
 	                                   .start_name = "v_adaptive"};
 	struct pp_search_report report;
