@@ -135,7 +135,8 @@ static bool make_quickly(void *context, const struct pp_stages *stages, struct p
 	return pp_schedule_make(unit->arena, &quick, unit->sources, unseen, problem, true, schedule);
 }
 
-/* Where the split is ours and time is what counts, the simulated makespan has the last word. */
+/* Where the split is ours and time is what counts, the simulated makespan has the last word. When the plan has asked
+ * for another round, rows that depend on costs are not made again for every split that is tried. */
 static void balance_jointly(struct pp_unit *unit)
 {
 	const struct pp_spec *spec = &unit->resolved.spec;
@@ -145,7 +146,7 @@ static void balance_jointly(struct pp_unit *unit)
 	                             .order_headroom = unit->order_headroom,
 	                             .make = pp_schedule_aware(&unit->resolved) ? make_quickly : NULL,
 	                             .context = unit,
-	                             .once = spec->seek.trial};
+	                             .once = spec->seek.trial || unit->replans > 0};
 	if (spec->seek.objective == PP_SEEK_TIME && !spec->stages.split && spec->stages.balance == PP_BALANCE_TIME &&
 	    unit->draft.stages > 1)
 		pp_joint_balance(unit->arena, &loop, &unit->stages);

@@ -401,6 +401,26 @@ void pp_plan_make(struct pp_arena *arena, const struct pp_plan_input *input, con
 	rank_rows(arena, plan);
 }
 
+bool pp_plan_all_alike(const struct pp_plan *plan)
+{
+	for (size_t i = 0; i < plan->count; i++)
+		if (!*plan->rows[i].code || strcmp(plan->rows[i].code, plan->rows[0].code) != 0 ||
+		    strcmp(plan->rows[i].reason, plan->rows[0].reason) != 0)
+			return false;
+	return plan->ranked == 0 && plan->count + plan->left_out > 1;
+}
+
+void pp_plan_explain(const struct pp_plan_input *input, const struct pp_plan *plan, const struct pp_plan_row *row,
+                     enum pp_diag_format format, bool color, FILE *out)
+{
+	struct job job;
+	job_open(&job, input);
+	set_values(&job, plan->vary, row->values, false);
+	job_run(&job, input, PP_PASS_simulate);
+	pp_diag_print(job.unit.diag, out, format, color);
+	job_close(&job);
+}
+
 const char *pp_plan_arguments(struct pp_arena *arena, const struct pp_plan *plan, const struct pp_plan_row *row)
 {
 	const char *text = "";

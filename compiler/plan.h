@@ -87,6 +87,13 @@ bool pp_plan_prepare(struct pp_arena *arena, const struct pp_plan_input *input, 
 void pp_plan_make(struct pp_arena *arena, const struct pp_plan_input *input, const struct pp_plan_vary *vary,
                   struct pp_plan *plan);
 
+/* Whether every combination is refused for the same reason: then it is the spec that is wrong. */
+bool pp_plan_all_alike(const struct pp_plan *plan);
+
+/* Print what the compiler says to a row: all its messages, with their places. */
+void pp_plan_explain(const struct pp_plan_input *input, const struct pp_plan *plan, const struct pp_plan_row *row,
+                     enum pp_diag_format format, bool color, FILE *out);
+
 /* ns per sample, by which rows are ranked. */
 double pp_plan_pace(const struct pp_plan_row *row);
 

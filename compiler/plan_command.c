@@ -106,6 +106,11 @@ int pp_plan_command(struct pp_arena *arena, struct pp_plan_command *command, con
 	}
 	struct pp_plan plan;
 	pp_plan_make(arena, input, &vary, &plan);
+	if (pp_plan_all_alike(&plan)) {
+		pp_plan_explain(input, &plan, &plan.rows[0], (enum pp_diag_format)command->diagnostics, command->color, stderr);
+		fprintf(stderr, "pipec plan: that stands in the way of all %zu combinations\n", plan.count + plan.left_out);
+		return PP_EXIT_REJECTED;
+	}
 	if (command->svg && !write_svg(arena, &plan, input->spec.name, command->svg, &status))
 		return fail(&status);
 	pp_plan_print(arena, &plan, input->spec.name, command->format, stdout);
