@@ -297,10 +297,84 @@ static void closed_forms(void **state)
 					one_shape(&families[i], p, v, m);
 }
 
+/* `group = N`: whenever no group is smaller than half the ranks the order finishes, and holds no more than its groups
+ * say; with smaller ones it may not, which is a cycle with a name. */
+static void groups_of_ones_own(void **state)
+{
+	(void)state;
+	static const char *const names[] = {"zb_h1", "gis", "gis_h"};
+	for (uint32_t p = 2; p <= 8; p++)
+		for (uint32_t n = (p + 1) / 2; n <= p; n++)
+			for (uint32_t m = n; m <= 4 * n; m++) {
+				if (m % n && m % n < (p + 1) / 2)
+					continue;
+				for (unsigned i = 0; i < 3; i++) {
+					struct expanded x = expand_family(names[i], (struct shape){.p = p, .v = 2, .m = m, .group = n});
+					struct pp_order_times times = even_times(&x, unit_costs);
+					for (uint32_t r = 0; r < p; r++)
+						assert_true(times.rank[r].peak_stashes <= n + p - (i ? r : 0));
+					expanded_free(&x);
+				}
+			}
+	struct expanded x = expand_named("gis_h", (struct shape){.p = 8, .v = 2, .m = 12, .group = 3});
+	assert_false(x.ok);
+	assert_non_null(strstr(expanded_messages(&x, PP_DIAG_SHORT), "[E0605]"));
+	expanded_free(&x);
+}
+
+/* What a schedule cannot be used for is said with what to use instead. */
+static void what_they_need(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *name;
+		uint32_t v;
+		const char *message;
+	} cases[] = {
+	    {"eager_1f1b", 2, "`eager_1f1b` needs one stage per rank; with several use interleaved"},
+	    {"zb_h2", 2, "`zb_h2` needs one stage per rank; with several use zb_h1, with two on a V zb_v"},
+	    {"gis", 1, "`gis` needs vpp >= 2; with one chunk it would be 1f1b in more pieces: use zb_h1"},
+	    {"gis_h", 1, "`gis_h` needs vpp >= 2; with one chunk it would be 1f1b in more pieces: use zb_h1"},
+	    {"zb_v", 3, "`zb_v` needs two stages per rank"},
+	    {"dualpipe_v", 1, "`dualpipe_v` needs two stages per rank"},
+	};
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct expanded x = expand_named(cases[i].name, (struct shape){.p = 4, .v = cases[i].v, .m = 8});
+		const char *expected = pp_arena_printf(x.arena, "error: %s [E0614]\n", cases[i].message);
+		assert_false(x.ok);
+		assert_string_equal(expanded_messages(&x, PP_DIAG_SHORT), expected);
+		expanded_free(&x);
+	}
+}
+
+/* W of a stage ascend in the microbatch, as its backwards do: the bits of a sum do not depend on the schedule. */
+static void ascending_sums(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+		for (uint32_t p = 1; p <= 5; p++)
+			for (uint32_t m = 1; m <= 11; m++) {
+				const struct family *f = &families[i];
+				struct expanded x =
+				    expand_family(f->name, (struct shape){.p = p, .v = f->last_v, .m = m, .place = f->place});
+				uint32_t *next = PP_NEW_ARRAY(x.arena, uint32_t, x.schedule.stages);
+				for (uint32_t r = 0; r < p; r++)
+					for (uint32_t a = 0; a < x.schedule.rows[r].count; a++) {
+						const struct pp_action *action = &x.schedule.rows[r].actions[a];
+						if (action->kind == PP_B || action->kind == PP_W)
+							assert_int_equal(action->mb, next[action->stage]++);
+					}
+				expanded_free(&x);
+			}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(closed_forms),
+	    cmocka_unit_test(groups_of_ones_own),
+	    cmocka_unit_test(what_they_need),
+	    cmocka_unit_test(ascending_sums),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
