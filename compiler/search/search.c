@@ -15,11 +15,13 @@
 #include <time.h>
 
 enum {
-	STARTS_EFFORT = 20000000, /* below, constructors that search themselves would take longer than the search */
-	WINDOW_ACTIONS = 12000,   /* beyond, a window is solved first */
-	MOST_GROUP = 3,           /* microbatches of a pattern */
+	PER_ACTION = 120000,     /* actions evaluated by default for each of the problem */
+	MOST_EFFORT = 24000000,  /* and for all of them */
+	STARTS_EFFORT = 2000000, /* below, constructors that search themselves would take longer than the search */
+	WINDOW_ACTIONS = 12000,  /* beyond, a window is solved first */
+	MOST_GROUP = 3,          /* microbatches of a pattern */
 	MOST_PATTERN_STAGES = 512,
-	ROUNDS = 8,      /* of improvement */
+	ROUNDS = 4,      /* of improvement */
 	MEMORY_STEPS = 6 /* searches for less memory */
 };
 
@@ -123,7 +125,7 @@ static void improve(struct pp_contest *contest, uint64_t effort)
 		    .until = begun + effort / ROUNDS * (round + 1),
 		    .target = contest->bound,
 		    .deadline = contest->deadline,
-		    .hot = 0.6 * (double)(mean + 1),
+		    .hot = 1.0 * (double)(mean + 1),
 		    .cold = 0.01 * (double)(mean + 1),
 		};
 		pp_anneal(scratch, packed, &options, contest->order);
@@ -223,10 +225,11 @@ static struct pp_contest *solve(const struct search *s, struct pp_search_report 
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
+/* Small problems are done within tens of milliseconds, large ones within about a second. */
 static uint64_t default_effort(const struct pp_order_problem *problem, bool fused)
 {
 	uint64_t actions = (uint64_t)problem->stages * problem->microbatches * (fused ? 2 : 3);
-	return 80000000 + 500 * (actions < WINDOW_ACTIONS ? actions : WINDOW_ACTIONS);
+	return actions < MOST_EFFORT / PER_ACTION ? actions * PER_ACTION : MOST_EFFORT;
 }
 
 /* Whether some backward in one piece takes less time, or less memory, than in two. */
