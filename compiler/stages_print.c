@@ -1,6 +1,8 @@
 /* Printing stages. Times are ms per microbatch, memory is MiB; one decimal more than people need. */
 #include "stages_print.h"
 
+#include "joint/joint.h"
+
 #include "ir/figures.h"
 
 static double ms(uint64_t ns)
@@ -93,7 +95,7 @@ static void print_placement(struct pp_arena *arena, const char *what, uint64_t s
 }
 
 /* Why this split: what others come to, and what would have to be different to be faster. */
-static void print_joint(struct pp_arena *arena, const struct pp_stages *stages, FILE *out)
+static void print_joint(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_stages *stages, FILE *out)
 {
 	const struct pp_joint_report *joint = stages->joint;
 	fprintf(out, "simulated makespan: %.4f ms (%u runs); %.0f %% of its critical path is on rank %u\n",
@@ -105,10 +107,11 @@ static void print_joint(struct pp_arena *arena, const struct pp_stages *stages, 
 	for (uint32_t i = 0; i < joint->next_count; i++)
 		fprintf(out, "  a layer of stage %u to stage %u: %.4f ms, %s\n", joint->next[i].from, joint->next[i].to,
 		        ms(joint->next[i].makespan), change(arena, joint->chosen, joint->next[i].makespan));
-	print_placement(arena, "first and last layers on one rank, place = v, vpp = 2", joint->folded, stages->bottleneck,
+	uint64_t folded, wrapped;
+	pp_joint_placements(arena, spec, stages, &folded, &wrapped);
+	print_placement(arena, "first and last layers on one rank, place = v, vpp = 2", folded, stages->bottleneck, out);
+	print_placement(arena, "an extra stage for the last layers on rank 0, place = a list", wrapped, stages->bottleneck,
 	                out);
-	print_placement(arena, "an extra stage for the last layers on rank 0, place = a list", joint->wrapped,
-	                stages->bottleneck, out);
 }
 
 void pp_stages_print(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_stages *stages, FILE *out)
@@ -116,5 +119,5 @@ void pp_stages_print(struct pp_arena *arena, const struct pp_spec *spec, const s
 	print_table(arena, spec, stages, out);
 	print_loads(arena, spec, stages, out);
 	if (stages->joint)
-		print_joint(arena, stages, out);
+		print_joint(arena, spec, stages, out);
 }

@@ -61,9 +61,6 @@ struct pp_joint_report {
 	double share;  /* of the path's computes that is on it */
 	struct pp_joint_neighbour next[PP_JOINT_NEIGHBOURS];
 	uint32_t next_count;
-	/* Slowest rank if embedding and head shared one, ns per microbatch, memory apart; 0: nothing to tell. */
-	uint64_t folded;  /* two stages per rank in a V */
-	uint64_t wrapped; /* the head alone in an extra stage on rank 0 */
 };
 
 struct pp_stages {

@@ -72,6 +72,11 @@ void pp_joint_look_around(struct pp_arena *arena, const struct pp_joint_problem 
 /* The first `most` microbatches of rows; the order among them stays. */
 struct pp_row *pp_joint_window(struct pp_arena *arena, const struct pp_schedule *schedule, uint32_t most);
 
+/* Slowest rank, ns per microbatch, if the first and the last layers shared one: with two stages per rank in a V, and
+ * with an extra last stage on rank 0. 0: nothing to tell. */
+void pp_joint_placements(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_stages *stages,
+                         uint64_t *folded, uint64_t *wrapped);
+
 /* ---- the loop of partition and schedule ------------------------------------------------------- */
 
 struct pp_joint_loop {

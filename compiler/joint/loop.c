@@ -171,33 +171,6 @@ static void look_around(struct loop *loop, const struct state *state, struct pp_
 	report->next_count = search.next_count;
 }
 
-/* The slowest rank of the best split on another placement, memory apart; 0: there is none. */
-static uint64_t slowest_on(struct loop *loop, uint32_t stages, const uint32_t *stage_rank)
-{
-	struct pp_balance_problem problem = *loop->caps;
-	struct pp_split split;
-	problem.stages = stages;
-	problem.stage_rank = stage_rank;
-	problem.static_bytes = NULL;
-	problem.cap = NULL;
-	return pp_balance_solve(loop->arena, &problem, &split) ? split.bottleneck : 0;
-}
-
-/* Embedding and head on one rank: what placements would give that are not the spec's. */
-static void weigh_placements(struct loop *loop, struct pp_joint_report *report)
-{
-	uint32_t ranks = loop->given->spec->parallel.pp;
-	uint32_t *place = PP_NEW_ARRAY(loop->arena, uint32_t, (size_t)2 * ranks);
-	if (ranks < 2 || loop->stages->count != ranks || loop->caps->layers < 2 * ranks)
-		return;
-	for (uint32_t s = 0; s < 2 * ranks; s++)
-		place[s] = pp_place_rank(PP_PLACE_V, s, ranks, 2);
-	report->folded = slowest_on(loop, 2 * ranks, place);
-	for (uint32_t s = 0; s <= ranks; s++)
-		place[s] = s % ranks;
-	report->wrapped = slowest_on(loop, ranks + 1, place);
-}
-
 /* ---- the loop -------------------------------------------------------------------------------- */
 
 /* The even split and what it reaches; over and slower than all if there is none. */
@@ -250,7 +223,6 @@ void pp_joint_balance(struct pp_arena *arena, const struct pp_joint_loop *given,
 	if (best.value.makespan != UINT64_MAX) {
 		describe_path(&loop, &best, report);
 		look_around(&loop, &best, report);
-		weigh_placements(&loop, report);
 		report->runs = loop.runs;
 		stages->joint = report;
 		if (report->moved)

@@ -105,7 +105,7 @@ static void a_critical_path_is_as_long_as_the_makespan(void **state)
 {
 	(void)state;
 	uint64_t random = 1;
-	for (unsigned round = 0; round < 150; round++) {
+	for (unsigned round = 0; round < 100; round++) {
 		struct pp_arena *arena = pp_arena_create(NULL);
 		struct chain chain = random_chain(&random, 24);
 		struct pp_unit unit;
@@ -138,12 +138,12 @@ static void never_slower_than_even_or_balanced(void **state)
 	unsigned faster = 0, runs = 0;
 	for (unsigned round = 0; round < 520; round++) {
 		struct chain chain = random_chain(&random, 40);
-		for (unsigned k = 0; k < 2; k++) {
+		for (unsigned k = 0; k < 1 + (round % 4 == 0); k++) {
 			struct pp_arena *arena = pp_arena_create(NULL);
 			struct pp_unit unit;
 			chain.schedule = policies[(round + 4 * k) % POLICIES].name;
 			chain.vpp = policies[(round + 4 * k) % POLICIES].vpp;
-			bool whole = round % 4 == 0;
+			bool whole = round % 13 == 0;
 			assert_true(compile(arena, &chain, whole ? PP_PASS_simulate : PP_PASS_partition, &unit));
 			const struct pp_joint_report *joint = unit.stages.joint;
 			assert_non_null(joint);
@@ -156,7 +156,7 @@ static void never_slower_than_even_or_balanced(void **state)
 			pp_arena_destroy(arena);
 		}
 	}
-	assert_true(runs >= 1000);
+	assert_true(runs >= 650);
 	assert_true(faster > runs / 4);
 }
 
@@ -166,7 +166,7 @@ static void what_is_chosen_fits(void **state)
 	(void)state;
 	uint64_t random = 3;
 	unsigned kept = 0, refused = 0, moved = 0;
-	for (unsigned round = 0; round < 150; round++) {
+	for (unsigned round = 0; round < 100; round++) {
 		struct pp_arena *arena = pp_arena_create(NULL);
 		struct chain chain = random_chain(&random, 24);
 		struct pp_unit unit;
@@ -183,7 +183,7 @@ static void what_is_chosen_fits(void **state)
 			refused++;
 		pp_arena_destroy(arena);
 	}
-	assert_true(kept >= 30 && refused >= 15 && moved >= 10);
+	assert_true(kept >= 20 && refused >= 10 && moved >= 6);
 }
 
 /* ---- the best of all ------------------------------------------------------------------------- */
@@ -213,7 +213,7 @@ static void close_to_the_best_of_all_splits(void **state)
 	(void)state;
 	uint64_t random = 4;
 	unsigned equal = 0;
-	const unsigned rounds = 120;
+	const unsigned rounds = 60;
 	double worst = 0, sum = 0;
 	for (unsigned round = 0; round < rounds; round++) {
 		struct pp_arena *arena = pp_arena_create(NULL);
