@@ -121,9 +121,12 @@ static uint32_t runs_for(const struct loop *loop, const struct pp_schedule *wind
 	return (uint32_t)(runs < LEAST_RUNS ? LEAST_RUNS : runs > MOST_RUNS ? MOST_RUNS : runs);
 }
 
-/* Move layers under the rows of the state; true if a split that is better on all microbatches comes out. */
+/* Move layers under the rows of the state, where there are rows for its split; true if a split that is better on all
+ * microbatches comes out. */
 static bool refine(struct loop *loop, struct state *state)
 {
+	if (state->value.makespan == UINT64_MAX)
+		return false;
 	struct pp_schedule window = window_of(loop, &state->schedule);
 	struct pp_joint_problem problem = problem_of(loop, &window);
 	struct pp_joint_search search = {.first = PP_NEW_ARRAY(loop->arena, uint32_t, (size_t)loop->stages->count + 1),
