@@ -11,6 +11,9 @@
 #include <inttypes.h>
 #include <string.h>
 
+/* A little more than two stages on each of 64 ranks take with 1024 microbatches. */
+enum { MOST_SEARCHED = 1 << 19 };
+
 struct starts {
 	struct pp_search_start *items;
 	uint32_t count;
@@ -117,8 +120,12 @@ bool pp_search_make(struct pp_arena *arena, const struct pp_resolved *resolved, 
 	};
 	for (uint32_t s = 0; s < problem->stages; s++)
 		out->stage_rank[s] = problem->stage[s].rank;
-	if ((uint64_t)problem->stages * problem->microbatches * 3 > PP_ROWS_MOST_ACTIONS) {
-		pp_error(diag, "E0623", spec->schedule_span, "search would order more than %d actions", PP_ROWS_MOST_ACTIONS);
+	uint64_t actions = (uint64_t)problem->stages * problem->microbatches * 3;
+	if (actions > MOST_SEARCHED) {
+		struct pp_message *message =
+		    pp_error(diag, "E0623", spec->schedule_span,
+		             "search would order %" PRIu64 " actions, at most %d are possible", actions, MOST_SEARCHED);
+		pp_help(message, "use fewer microbatches, or a named schedule such as 1f1b, zb_h1 or zb_v");
 		return false;
 	}
 	struct starts starts = list_starts(arena, resolved, sources, out);

@@ -9,7 +9,10 @@
 #include <string.h>
 
 static const struct pp_place_hint candidates[] = {{"loop", 1, true}, {"loop", 2, true}, {"v", 2, true}};
-enum { CANDIDATES = sizeof candidates / sizeof *candidates };
+enum {
+	CANDIDATES = sizeof candidates / sizeof *candidates,
+	MOST_WHOLE = 100000, /* ranks times microbatches: with more, the searched orders are compared, not whole programs */
+};
 
 struct outcome {
 	bool ok;
@@ -46,8 +49,12 @@ static bool same_placement(struct pp_arena *scratch, const struct pp_spec *a, co
 static struct outcome try_placement(const struct pp_unit *unit, const struct pp_place_hint *hint)
 {
 	struct pp_unit trial = open_trial(unit, hint);
-	struct outcome outcome = {.ok = pp_compile(&trial, PP_PASS_simulate, NULL, NULL)};
-	if (outcome.ok) {
+	const struct pp_spec *spec = &unit->resolved.spec;
+	bool whole = (uint64_t)spec->parallel.pp * spec->microbatches <= MOST_WHOLE;
+	struct outcome outcome = {.ok = pp_compile(&trial, whole ? PP_PASS_simulate : PP_PASS_schedule, NULL, NULL)};
+	if (outcome.ok && !whole) {
+		outcome.value = trial.schedule.search->value;
+	} else if (outcome.ok) {
 		bool span = unit->resolved.spec.seek.objective == PP_SEEK_SPAN;
 		outcome.value = span ? trial.sim.longest_span : trial.sim.makespan;
 		for (uint32_t r = 0; r < trial.program->ranks; r++)
