@@ -541,7 +541,7 @@ static int show_file(const struct settings *settings, const struct pp_option_lis
 		ok = false;
 	}
 	if (ok && search && !what)
-		pp_search_print(unit->arena, &unit->resolved, &unit->schedule, stdout);
+		pp_search_print(unit->arena, &unit->resolved, &unit->schedule, &unit->sim, stdout);
 	return job_close(&job, ok);
 }
 

@@ -230,7 +230,7 @@ static void print_text(const struct pp_unit *unit, const struct pp_sim *sim, con
 	fprintf(out, ", %u stage%s, m = %u, %s\n", program->stage_count, program->stage_count == 1 ? "" : "s",
 	        program->microbatches, program->schedule_name ? program->schedule_name : "rows");
 	if (unit->schedule.search)
-		pp_search_print(unit->arena, &unit->resolved, &unit->schedule, out);
+		pp_search_print(unit->arena, &unit->resolved, &unit->schedule, &unit->sim, out);
 	print_costs(unit, transport, out);
 	fputc('\n', out);
 	print_layers(unit, out);
@@ -270,7 +270,7 @@ static void print_json(const struct pp_unit *unit, const struct pp_sim *sim, con
 	pp_json_number(&json, "span_gap", pp_bound_gap(sim->longest_span, sim->bound.span));
 	pp_json_number(&json, "bubble", sim->bubble);
 	if (unit->schedule.search)
-		pp_search_json(&unit->resolved, &unit->schedule, &json);
+		pp_search_json(&unit->resolved, &unit->schedule, &unit->sim, &json);
 	json_layers(unit, &json);
 	json_terms(terms, &json);
 	pp_json_close(&json);

@@ -80,7 +80,7 @@ static void print_text(const struct pp_unit *unit, const char *output, FILE *out
 	pp_proof_print(out, &program->stamp);
 	fputc('\n', out);
 	if (unit->schedule.search)
-		pp_search_print(unit->arena, &unit->resolved, &unit->schedule, out);
+		pp_search_print(unit->arena, &unit->resolved, &unit->schedule, &unit->sim, out);
 }
 
 static void print_json(const struct pp_unit *unit, const char *output, FILE *out)
@@ -117,7 +117,7 @@ static void print_json(const struct pp_unit *unit, const char *output, FILE *out
 	if (unit->stages.joint)
 		json_split(unit->stages.joint, &json);
 	if (unit->schedule.search)
-		pp_search_json(&unit->resolved, &unit->schedule, &json);
+		pp_search_json(&unit->resolved, &unit->schedule, &unit->sim, &json);
 	pp_json_open_array(&json, "layouts");
 	for (unsigned i = 0; i < PP_LAYOUT_COUNT; i++)
 		if (program->stamp.layouts >> i & 1)

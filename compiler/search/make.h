@@ -5,6 +5,7 @@
 #include "compiler/resolve.h"
 #include "ir/json.h"
 #include "ir/order.h"
+#include "ir/simulate.h"
 
 #include <stdio.h>
 
@@ -14,11 +15,16 @@
 bool pp_search_make(struct pp_arena *arena, const struct pp_resolved *resolved, struct pp_sources *sources,
                     struct pp_diag *diag, const struct pp_order_problem *problem, bool draft, struct pp_schedule *out);
 
-/* "search: makespan 120 us, bound 115 us, gap 4.3 %; from zb_v; 31.0 M actions evaluated; stopped by effort". */
+/* "search: makespan 120 us, bound 115 us, gap 4.3 %; from zb_v; 31.0 M actions evaluated; stopped by effort".
+ * `sim`: of the built program, data moving on its own. Where it takes another time than its order (order.h: hops that
+ * do not wait for each other), the line says so, and calls the order's figure ideal; "stopped by proof" is said only
+ * where the program itself meets the bound. */
 void pp_search_print(struct pp_arena *arena, const struct pp_resolved *resolved, const struct pp_schedule *schedule,
-                     FILE *out);
+                     const struct pp_sim *sim, FILE *out);
 
-/* The same as an object "search". */
-void pp_search_json(const struct pp_resolved *resolved, const struct pp_schedule *schedule, struct pp_json *json);
+/* The same as an object "search": `value` of the order, `simulated` of the program; `stopped` is of the order, `proven`
+ * of the program. */
+void pp_search_json(const struct pp_resolved *resolved, const struct pp_schedule *schedule, const struct pp_sim *sim,
+                    struct pp_json *json);
 
 #endif

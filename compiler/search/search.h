@@ -1,6 +1,9 @@
 /* The best order that can be found for a problem (ir/order.h): many constructions compete, the best ones are improved,
  * until one meets the lower bound or the effort is spent. Any map of stages to ranks.
  *
+ * Times are those of order.h: hops that do not wait for each other. Where messages of a program queue on their channel,
+ * it takes longer than its order, and "optimal" is said of the order only.
+ *
  * Deterministic for problem and options as long as no timeout strikes. Never worse than any construction it tries, nor
  * than `start`. */
 #ifndef PP_SEARCH_H
