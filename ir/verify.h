@@ -16,7 +16,9 @@
  *   V9  planned peak within capacity - reserve, and no more than the slots need
  *   V10 bodies: operand ranges, dtypes, shapes and R/P/S types, within a stage, across boundaries and against `train`;
  *       what runs has a body, parameters are read, gradients written; what is recomputed is made as the forward made
- *       it. Not that a backward is the derivative of its forward: tests/numerics holds the builder to that
+ *       it. Of a register that is written over in place only the last version is read by others, and nothing is made
+ *       that nobody reads: another order of a body's instructions is refused, or computes the same. Not that a
+ *       backward is the derivative of its forward: tests/numerics holds the builder to that
  *
  * One pass, O(instructions), plus one run per further layout only when the blocking proof fails. */
 #ifndef PP_VERIFY_H

@@ -225,6 +225,9 @@ static bool instr_check(struct pp_body_verifier *v, const struct pp_body_check *
 		const struct pp_reg *reg = instr->operand[i] == PP_NULL ? NULL : &check->body->regs[instr->operand[i]];
 		if (reg && !read_check(check, values, reg))
 			return false;
+		if (reg)
+			pp_version_read(v, check, instr->operand[i],
+			                is_given((enum pp_phase)check->body->phase, reg->base) ? NULL : pp_value_at(values, reg));
 		if (reg && reg->base == PP_BASE_WEIGHT)
 			v->weights[reg->slot].read = (uint32_t)(check->body - v->program->bodies) + 1;
 	}
@@ -232,7 +235,8 @@ static bool instr_check(struct pp_body_verifier *v, const struct pp_body_check *
 		if (instr->operand[i] != PP_NULL && !alias_check(check, &info, i))
 			return false;
 	for (unsigned i = info.input_count; i < count; i++)
-		if (instr->operand[i] != PP_NULL && !write_check(v, check, values, &check->body->regs[instr->operand[i]]))
+		if (instr->operand[i] != PP_NULL && !(write_check(v, check, values, &check->body->regs[instr->operand[i]]) &&
+		                                      pp_version_write(v, check, instr->operand[i])))
 			return false;
 	return pp_flights_step(check, flights);
 }
@@ -302,6 +306,21 @@ static bool weights_check(const struct pp_body_verifier *v, const struct pp_body
 	return true;
 }
 
+/* What the body leaves for others than the bodies of its stage is of use. So is the stash where none comes after. */
+static void results_use(struct pp_body_verifier *v, const struct pp_body *body, const struct pp_values *values)
+{
+	const uint32_t *of = v->program->stages[body->stage].body;
+	bool last = of[PP_PHASE_B] == PP_NULL && of[PP_PHASE_I] == PP_NULL && of[PP_PHASE_W] == PP_NULL;
+	for (uint32_t r = 0; r < body->reg_count; r++) {
+		const struct pp_reg *reg = &body->regs[r];
+		bool parameter = reg->base == PP_BASE_GRAD;
+		bool result = reg->base == PP_BASE_OUT || reg->base == PP_BASE_DIN || reg->base == PP_BASE_LOSS ||
+		              (last && (reg->base == PP_BASE_STASH || reg->base == PP_BASE_EXTRA));
+		if (parameter || (result && pp_value_at(values, reg) == reg))
+			pp_versions_result(v, body, r);
+	}
+}
+
 /* One body from the values that the stash holds before it; *values holds those after it. */
 static bool body_check(struct pp_body_verifier *v, const struct pp_body *body, struct pp_values *values)
 {
@@ -309,6 +328,7 @@ static bool body_check(struct pp_body_verifier *v, const struct pp_body *body, s
 	uint32_t rank = v->program->stages[body->stage].rank;
 	struct pp_flights flights = {.count = 0};
 	bool ok = true;
+	pp_versions_begin(v, body);
 	if (body->work_bytes > v->work_bytes[rank]) {
 		pp_body_complain_whole(&check, "needs %" PRIu64 " bytes of workspace; rank %" PRIu32 " has %" PRIu64,
 		                       body->work_bytes, rank, v->work_bytes[rank]);
@@ -322,6 +342,7 @@ static bool body_check(struct pp_body_verifier *v, const struct pp_body *body, s
 	    !weights_check(v, &check))
 		return false;
 	pp_body_results_note(v, body, values);
+	results_use(v, body, values);
 	return true;
 }
 
@@ -413,10 +434,15 @@ bool pp_verify_bodies(const struct pp_program *program, struct pp_diag *diag)
 	uses_by_stage(&v);
 	ranks_look(&v);
 	v.results = PP_NEW_ARRAY(v.arena, struct pp_body_results, program->body_count);
+	v.versions = PP_NEW_ARRAY(v.arena, struct pp_versions, program->body_count);
 	for (uint32_t s = 0; s < program->stage_count; s++)
 		ok &= stage_check(&v, s);
 	for (uint32_t b = 0; b < program->body_count && ok; b++)
 		ok &= pp_body_boundary_check(&v, &program->bodies[b]);
+	for (uint32_t b = 0; b < program->body_count && ok; b++) {
+		const uint32_t *uses = v.stage_use_start + program->bodies[b].stage; /* none: its backward may be for nobody */
+		ok &= uses[0] == uses[1] || pp_versions_used(&v, &program->bodies[b]);
+	}
 	pp_arena_destroy(v.arena);
 	return ok;
 }

@@ -44,6 +44,13 @@ struct pp_body_results {
 	uint32_t count;
 };
 
+/* Per register of a body: instruction + 1 that wrote its last version, those that read it first and last, how many did.
+ * Per instruction: whether something that it makes is of use. */
+struct pp_versions {
+	uint32_t *writer, *reader, *last, *readers;
+	bool *used; /* NULL: the body has not been looked at */
+};
+
 struct pp_body_verifier {
 	const struct pp_program *program;
 	struct pp_arena *arena;
@@ -54,6 +61,7 @@ struct pp_body_verifier {
 	uint64_t *work_bytes;                   /* per rank: of its workspace slot */
 	bool *has_losses;                       /* per rank */
 	struct pp_body_results *results;        /* per body */
+	struct pp_versions *versions;           /* per body */
 };
 
 /* Bytes that the stage sends on. */
@@ -89,6 +97,19 @@ struct pp_values pp_values_kept(struct pp_arena *arena, const struct pp_values *
 void pp_value_write(struct pp_values *values, const struct pp_reg *reg);
 /* The register that wrote the value at the beginning of `reg`, or NULL. */
 const struct pp_reg *pp_value_at(const struct pp_values *values, const struct pp_reg *reg);
+
+/* ---- versions of a value (body_versions.c) --------------------------------------------------- */
+
+void pp_versions_begin(struct pp_body_verifier *v, const struct pp_body *body);
+/* The instruction at hand reads the register, which holds what `written` names; NULL: given to the body. */
+void pp_version_read(struct pp_body_verifier *v, const struct pp_body_check *check, uint32_t reg,
+                     const struct pp_reg *written);
+/* The instruction at hand, whose reads are known, writes the register: no other has read the version before. */
+bool pp_version_write(struct pp_body_verifier *v, const struct pp_body_check *check, uint32_t reg);
+/* What the register holds now is a result. */
+void pp_versions_result(struct pp_body_verifier *v, const struct pp_body *body, uint32_t reg);
+/* Whether each instruction of the body makes something that is read or a result; all bodies of the stage are known. */
+bool pp_versions_used(struct pp_body_verifier *v, const struct pp_body *body);
 
 /* ---- collectives in flight (body_flight.c) --------------------------------------------------- */
 

@@ -392,14 +392,29 @@ static bool adds_gradients(const struct pp_instr *instr)
 	return instr->op != PP_OP_FWD && instr->op != PP_OP_REMAT;
 }
 
-/* Two compute ops that may overlap: the second must not touch what the first does. */
+/* What may stand between the two of a pair: what brings the inputs of the second. */
+static bool keeps_pair(const struct pp_instr *instr)
+{
+	return instr->op == PP_OP_WAIT || instr->op == PP_OP_LOAD || instr->op == PP_OP_RECV;
+}
+
+/* Two compute ops that may overlap: nothing but what brings inputs stands between, and the second must not touch what
+ * the first does. */
 static bool pair_independent(struct pp_flow *f)
 {
 	const struct pp_stream *stream = &f->proof->named->streams[f->rank];
 	const struct pp_instr *first = &stream->items[f->at];
 	uint32_t next = f->at + 1;
-	while (next < stream->count && !pp_is_compute(&stream->items[next]))
+	while (next < stream->count && keeps_pair(&stream->items[next]))
 		next++;
+	if (next < stream->count && !pp_is_compute(&stream->items[next])) {
+		pp_proof_also(f->proof,
+		              pp_flow_error(f, "V5",
+		                            "may overlap the next compute op, but between them stands more than `wait`, "
+		                            "`load` and `recv`"),
+		              f->rank, next, "must stand behind both");
+		return false;
+	}
 	if (next == stream->count) {
 		pp_flow_error(f, "V5", "may overlap the next compute op, but there is none");
 		return false;

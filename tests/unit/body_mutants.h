@@ -91,7 +91,29 @@ static inline bool made_again(const struct built *built, uint32_t stage, enum pp
 	return false;
 }
 
-/* Leaving out any instruction is found, unless it works in place: then the value is there already, under its name. */
+/* Does nobody but this instruction read some input in the workspace, made alone by its maker? Left out, it is found. */
+static inline bool reads_alone(const struct pp_body *body, uint32_t at)
+{
+	const struct pp_body_instr *instr = &body->items[at];
+	struct pp_body_op_info info = pp_body_op_info((enum pp_body_op)instr->op);
+	for (unsigned k = 0; k < info.input_count; k++) {
+		uint32_t reg = instr->operand[k], readers = 0, made_alone = 0;
+		if (reg == PP_NULL || reg == instr->operand[info.input_count] || body->regs[reg].base != PP_BASE_WORK)
+			continue;
+		for (uint32_t i = 0; i < body->count; i++) {
+			struct pp_body_op_info other = pp_body_op_info((enum pp_body_op)body->items[i].op);
+			for (unsigned j = 0; j < other.input_count; j++)
+				readers += body->items[i].operand[j] == reg && body->items[i].op != PP_BODY_AWAIT;
+			made_alone += other.output_count == 1 && body->items[i].operand[other.input_count] == reg;
+		}
+		if (readers == 1 && made_alone == 1)
+			return true;
+	}
+	return false;
+}
+
+/* Leaving out any instruction is found, unless it works in place: then the value is there already, under its name. But
+ * what was made for this instruction alone is then read by nobody. */
 static inline void assert_none_can_be_dropped(struct built (*make)(void), uint32_t stages)
 {
 	for (uint32_t stage = 0; stage < stages; stage++) {
@@ -115,14 +137,102 @@ static inline void assert_none_can_be_dropped(struct built (*make)(void), uint32
 				if (in_place)
 					in_place =
 					    !made_again(&built, stage, (enum pp_phase)phase, instr, instr->operand[info.input_count]);
+				in_place &= !reads_alone(body_of(&built, stage, (enum pp_phase)phase), at);
 				drop(&built, stage, (enum pp_phase)phase, at);
 				char *text = messages_of(built.program);
-				assert_int_equal(text[0] == '\0', in_place);
+				if ((text[0] == '\0') != in_place)
+					fail_msg("body s%u.%u without instruction %u: %s", stage, phase, at, text);
 				free(text);
 				pp_arena_destroy(built.arena);
 			}
 		}
 	}
+}
+
+/* ---- orders ---------------------------------------------------------------------------------- */
+
+static inline uint64_t value_mix(uint64_t hash, uint64_t with)
+{
+	hash = (hash ^ with) * 0x9e3779b97f4a7c15ull;
+	return hash ^ hash >> 29;
+}
+
+/* What a body computes, told from the bytes alone, whatever the verifier thinks of names: each value is the op, its
+ * immediates and the values read. A sum is that of both in either order; bytes partly written over hold what is none.
+ */
+static inline uint64_t body_value(const struct pp_body *body)
+{
+	uint64_t value[128], hash = 1;
+	assert_true(body->reg_count <= 128);
+	for (uint32_t r = 0; r < body->reg_count; r++) /* alike where they begin at one byte */
+		value[r] = value_mix(value_mix(body->regs[r].base + 2u, body->regs[r].slot), body->regs[r].offset);
+	for (uint32_t at = 0; at < body->count; at++) {
+		const struct pp_body_instr *instr = &body->items[at];
+		struct pp_body_op_info info = pp_body_op_info((enum pp_body_op)instr->op);
+		uint64_t made = value_mix(instr->op, 5), read[PP_BODY_INPUTS_MAX] = {0};
+		for (unsigned i = 0; i < info.immediate_count; i++)
+			made = value_mix(made, instr->imm[i]);
+		for (unsigned i = 0; i < info.input_count; i++)
+			read[i] = instr->operand[i] == PP_NULL ? 0 : value[instr->operand[i]];
+		if ((instr->op == PP_BODY_ADD || instr->op == PP_BODY_ADD_BIAS) && read[0] > read[1]) {
+			uint64_t first = read[0];
+			read[0] = read[1], read[1] = first;
+		}
+		for (unsigned i = 0; i < info.input_count; i++)
+			made = value_mix(made, read[i]);
+		for (unsigned i = info.input_count; i < (unsigned)info.input_count + info.output_count; i++) {
+			if (instr->operand[i] == PP_NULL)
+				continue;
+			const struct pp_reg *to = &body->regs[instr->operand[i]];
+			for (uint32_t r = 0; r < body->reg_count; r++) {
+				const struct pp_reg *reg = &body->regs[r];
+				uint64_t end = reg->offset + (uint64_t)reg->rows * reg->columns * pp_dtype_size[reg->dtype],
+				         to_end = to->offset + (uint64_t)to->rows * to->columns * pp_dtype_size[to->dtype];
+				if (reg->base == to->base && reg->slot == to->slot && reg->offset < to_end && to->offset < end)
+					value[r] = value_mix(value_mix(made, i), reg->offset != to->offset || end != to_end);
+			}
+		}
+	}
+	for (uint32_t r = 0; r < body->reg_count; r++)
+		if (body->regs[r].base != PP_BASE_WORK)
+			hash = value_mix(hash, value[r]);
+	return hash;
+}
+
+static inline void move_instr(struct pp_body *body, uint32_t from, uint32_t to)
+{
+	struct pp_body_instr moved = body->items[from];
+	if (from < to)
+		memmove(body->items + from, body->items + from + 1, (to - from) * sizeof moved);
+	else
+		memmove(body->items + to + 1, body->items + to, (from - to) * sizeof moved);
+	body->items[to] = moved;
+}
+
+/* Each instruction of each body at every other place (neighbours change places, too): refused, or the same values. */
+static inline void assert_orders_compute_alike(struct built (*make)(void))
+{
+	struct built built = make();
+	uint32_t refused = 0, alike = 0;
+	for (uint32_t b = 0; b < built.program->body_count; b++) {
+		struct pp_body *body = &built.program->bodies[b];
+		uint64_t expected = body_value(body);
+		for (uint32_t from = 0; from < body->count; from++)
+			for (uint32_t to = 0; to < body->count; to++) {
+				if (from == to)
+					continue;
+				move_instr(body, from, to);
+				char *text = messages_of(built.program);
+				if (text[0] == '\0' && body_value(body) != expected)
+					fail_msg("body s%u.%s: instruction %u at %u is accepted, but computes something else", body->stage,
+					         pp_phase_name[body->phase], from, to);
+				*(text[0] == '\0' ? &alike : &refused) += 1;
+				free(text);
+				move_instr(body, to, from);
+			}
+	}
+	assert_true(refused >= 100 && alike >= 10);
+	pp_arena_destroy(built.arena);
 }
 
 #endif

@@ -207,6 +207,12 @@ static void value_of_another_shape(struct built *b)
 }
 static void split_part_nobody_left(struct built *b)
 {
+	body_of(b, 1, PP_PHASE_I)->items[0] = (struct pp_body_instr){.op = PP_BODY_SLEEP, .imm = {1}};
+	body_of(b, 1, PP_PHASE_I)->items[1].operand[0] = reg_index(b, 1, PP_PHASE_I, "dout");
+	body_of(b, 1, PP_PHASE_I)->items[5].operand[0] = reg_index(b, 1, PP_PHASE_I, "dout");
+}
+static void name_of_two_values(struct built *b)
+{
 	body_of(b, 1, PP_PHASE_I)->items[0].operand[1] = reg_index(b, 1, PP_PHASE_I, "block.0.dn2");
 	body_of(b, 1, PP_PHASE_I)->items[1].operand[0] = reg_index(b, 1, PP_PHASE_I, "block.0.dn2");
 	body_of(b, 1, PP_PHASE_I)->items[5].operand[0] = reg_index(b, 1, PP_PHASE_I, "block.0.dn2");
@@ -319,6 +325,10 @@ static const struct mutant mutants[] = {
      "error[V10]: body s1.W, instruction 0: reads block.0.dy (f32[4,8] at byte 0 of extra), which nobody has "
      "written\n"
      "   = note: linear_dw block.0.dy block.0.g -> block.0.mlp.fc2.weight.grad block.0.mlp.fc2.bias.grad\n"},
+    {name_of_two_values,
+     "error[V10]: body s1.I, instruction 3: writes block.0.dn2 again, which instruction 1 has read before; only the "
+     "last version of a value may be read by others\n"
+     "   = note: linear_dx block.0.df block.0.mlp.fc1.weight -> block.0.dn2\n"},
     {output_overlaps_input,
      "error[V10]: body s1.F, instruction 1: output block.0.x overlaps input block.0.x, which `norm` does not allow\n"
      "   = note: norm block.0.x block.0.norm1.weight block.0.norm1.bias -> block.0.x block.0.mean1 block.0.rstd1\n"},
@@ -398,6 +408,15 @@ static void a_missing_instruction_is_found(void **state)
 	assert_none_can_be_dropped(attention_again, 3);
 }
 
+static void another_order_is_refused_or_alike(void **state)
+{
+	(void)state;
+	assert_orders_compute_alike(three_stages);
+	assert_orders_compute_alike(all_again);
+	assert_orders_compute_alike(cheap_again);
+	assert_orders_compute_alike(attention_again);
+}
+
 /* A register of another shape, dtype, name or place than the builder gave it is found wherever the bytes matter. */
 static void an_altered_register_is_found(void **state)
 {
@@ -463,8 +482,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(built_bodies_are_proven),        cmocka_unit_test(mutants_are_rejected),
-	    cmocka_unit_test(a_missing_instruction_is_found), cmocka_unit_test(an_altered_register_is_found),
-	    cmocka_unit_test(a_far_overwrite_is_found),       cmocka_unit_test(an_empty_program_passes),
+	    cmocka_unit_test(a_missing_instruction_is_found), cmocka_unit_test(another_order_is_refused_or_alike),
+	    cmocka_unit_test(an_altered_register_is_found),   cmocka_unit_test(a_far_overwrite_is_found),
+	    cmocka_unit_test(an_empty_program_passes),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

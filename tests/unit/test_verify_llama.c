@@ -144,11 +144,19 @@ static void a_missing_instruction_is_found(void **state)
 	assert_none_can_be_dropped(norms_again, 3);
 }
 
+static void another_order_is_refused_or_alike(void **state)
+{
+	(void)state;
+	assert_orders_compute_alike(three_llama_stages);
+	assert_orders_compute_alike(all_again);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(mutants_are_rejected),
 	    cmocka_unit_test(a_missing_instruction_is_found),
+	    cmocka_unit_test(another_order_is_refused_or_alike),
 	};
 	return cmocka_run_group_tests_name("bodies of Llama's kind", tests, NULL, NULL);
 }

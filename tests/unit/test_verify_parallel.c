@@ -83,6 +83,13 @@ static void a_missing_instruction_is_found(void **state)
 	assert_none_can_be_dropped(with_sequence, 3);
 }
 
+static void another_order_is_refused_or_alike(void **state)
+{
+	(void)state;
+	assert_orders_compute_alike(without_sequence);
+	assert_orders_compute_alike(with_sequence);
+}
+
 static struct pp_body_instr *instr_of(const struct built *b, uint32_t stage, enum pp_phase phase, enum pp_body_op op)
 {
 	const struct pp_body *body = body_of(b, stage, phase);
@@ -373,7 +380,13 @@ static void collectives_in_flight(void **state)
 	                           write_input = {.op = PP_BODY_FILL, .operand = {SUMS}},
 	                           write_output = {.op = PP_BODY_FILL, .operand = {OUT}},
 	                           copy = {.op = PP_BODY_COPY, .operand = {OUT, COPY}};
-	check_flight((struct pp_body_instr[]){post, read_input, await, read_output}, 4, false, "");
+	const struct pp_body_instr post_spare = {.op = PP_BODY_ALLREDUCE, .operand = {SPARE, COPY}},
+	                           await_copy = {.op = PP_BODY_AWAIT, .operand = {COPY}},
+	                           read_copy = {.op = PP_BODY_ADD, .operand = {COPY, OUT, OUT}};
+	check_flight((struct pp_body_instr[]){post, read_input, await, post_spare, await_copy, read_copy}, 6, false, "");
+	check_flight((struct pp_body_instr[]){post, read_input, await, read_output}, 4, false,
+	             "error[V10]: body s1.F, instruction 3: makes spare, which nobody reads\n"
+	             "   = note: copy sums -> spare\n");
 	check_flight((struct pp_body_instr[]){post, await, copy}, 3, true, "");
 	check_flight((struct pp_body_instr[]){post}, 1, false,
 	             "error[V10]: body s1.F: never awaits out, which allreduce (instruction 2) writes\n");
@@ -402,9 +415,13 @@ static void collectives_in_flight(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(built_bodies_are_proven), cmocka_unit_test(a_missing_instruction_is_found),
-	    cmocka_unit_test(mutants_are_rejected),    cmocka_unit_test(mutants_of_sequences_are_rejected),
-	    cmocka_unit_test(tensor_parallel_types),   cmocka_unit_test(collectives_in_flight),
+	    cmocka_unit_test(built_bodies_are_proven),
+	    cmocka_unit_test(a_missing_instruction_is_found),
+	    cmocka_unit_test(another_order_is_refused_or_alike),
+	    cmocka_unit_test(mutants_are_rejected),
+	    cmocka_unit_test(mutants_of_sequences_are_rejected),
+	    cmocka_unit_test(tensor_parallel_types),
+	    cmocka_unit_test(collectives_in_flight),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
