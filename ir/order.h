@@ -6,8 +6,8 @@
  * rank is free, its own F has ended and B or I of the stage after has ended and hopped over; W when the rank is free
  * and its I has ended. A rank does one action at a time, in the order of its row, each as soon as it may. Hops do not
  * wait for each other (a program over channels of its own: layout `channel` of simulate.h, where no message finds its
- * channel busy or full). Actions joined by `paired` are one step: it starts when the inputs of all are there, takes
- * pair_permille of their sum, and what they make is there at its end; recomputes come ahead of it.
+ * channel busy or full), unless `queued` is set. Actions joined by `paired` are one step: it starts when the inputs of
+ * all are there, takes pair_permille of their sum, and what they make is there at its end; recomputes come ahead of it.
  *
  * Memory: bytes are taken when an action starts and given back when one ends. What a program needs besides (weights,
  * message buffers, workspace) is not of the order: `room` is what is left. */
@@ -40,6 +40,7 @@ struct pp_order_problem {
 	const struct pp_order_stage *stage; /* [stages], in the order of the model */
 	const uint64_t *room;               /* [ranks]: bytes, or PP_ROOM_UNLIMITED */
 	uint32_t pair_permille;             /* time of an overlapped pair, in thousandths of the sum; 1000: no gain */
+	bool queued; /* for pp_order_run: hops of F, and those of B and I, from one rank to another go one after another */
 };
 
 struct pp_order_rank {

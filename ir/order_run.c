@@ -22,6 +22,9 @@ struct run {
 	struct pp_order_times *times;
 	uint64_t *forward;  /* [stages * microbatches]: end of F */
 	uint64_t *backward; /* the same: end of B or I */
+	uint64_t *there[2]; /* the same, of F and of B or I: when what it makes has hopped over */
+	uint32_t *channel;  /* [stages * 2]: first stage whose hops it shares, of F and of B or I; NULL: nothing queues */
+	uint64_t *busy;     /* [stages * 2]: until when those hop */
 	uint64_t *clock;    /* [ranks] */
 	uint64_t *bytes;    /* [ranks]: held now */
 	uint32_t *stashes;  /* [ranks] */
@@ -60,20 +63,18 @@ static uint64_t arrival(const struct run *run, const struct pp_action *action)
 {
 	const struct pp_order_problem *problem = run->problem;
 	uint32_t stage = action->stage, mb = action->mb;
-	uint64_t from = 0, own;
+	uint64_t own;
 	switch ((enum pp_action_kind)action->kind) {
 	case PP_F:
 		if (stage == 0)
 			return 0;
-		from = *end_of(run, true, stage - 1, mb);
-		return from == NOT_YET ? NOT_YET : add_time(from, problem->stage[stage - 1].forward_hop);
+		return run->there[0][(uint64_t)(stage - 1) * problem->microbatches + mb];
 	case PP_B:
 	case PP_I:
 		own = *end_of(run, true, stage, mb);
 		if (own == NOT_YET || stage + 1 == problem->stages)
 			return own;
-		from = *end_of(run, false, stage + 1, mb);
-		return from == NOT_YET ? NOT_YET : add_time(from, problem->stage[stage + 1].backward_hop);
+		return run->there[1][(uint64_t)(stage + 1) * problem->microbatches + mb];
 	case PP_W:
 		return *end_of(run, false, stage, mb);
 	case PP_ACTION_KINDS:
@@ -109,6 +110,17 @@ static void give_memory(struct run *run, uint32_t rank, const struct pp_action *
 	run->stashes[rank] -= action->kind == PP_B || action->kind == PP_W;
 }
 
+/* When what ends now has hopped over. */
+static uint64_t hop_over(struct run *run, bool backward, uint32_t stage, uint64_t end)
+{
+	const struct pp_order_stage *of = &run->problem->stage[stage];
+	uint64_t hop = backward ? of->backward_hop : of->forward_hop;
+	if (!run->channel || hop == 0)
+		return add_time(end, hop);
+	uint64_t *busy = &run->busy[2 * (uint64_t)run->channel[2 * (uint64_t)stage + backward] + backward];
+	return *busy = add_time(later(*busy, end), hop);
+}
+
 /* Make known that it has ended. */
 static void finish(struct run *run, const struct pp_action *action, uint64_t end)
 {
@@ -117,6 +129,8 @@ static void finish(struct run *run, const struct pp_action *action, uint64_t end
 		return;
 	bool forward = action->kind == PP_F;
 	*end_of(run, forward, action->stage, action->mb) = end;
+	run->there[!forward][(uint64_t)action->stage * problem->microbatches + action->mb] =
+	    hop_over(run, !forward, action->stage, end);
 	if (forward && action->stage + 1 < problem->stages)
 		wake(run, problem->stage[action->stage + 1].rank);
 	if (!forward && action->stage > 0)
@@ -174,6 +188,28 @@ static void run_step(struct run *run, uint32_t rank, const struct step *step)
 	run->position[rank] += step->count;
 }
 
+/* The stages of a rank that send to the same rank share a channel in each direction; a rank has few. */
+static void share_channels(struct pp_arena *scratch, struct run *run)
+{
+	const struct pp_order_problem *problem = run->problem;
+	uint32_t *latest = PP_NEW_ARRAY(scratch, uint32_t, problem->ranks); /* stage of the rank so far, + 1 */
+	uint32_t *before = PP_NEW_ARRAY(scratch, uint32_t, problem->stages);
+	run->channel = PP_NEW_ARRAY(scratch, uint32_t, pp_times(problem->stages, 2));
+	run->busy = PP_NEW_ARRAY(scratch, uint64_t, pp_times(problem->stages, 2));
+	for (uint32_t s = 0; s < problem->stages; s++) {
+		uint32_t rank = problem->stage[s].rank;
+		run->channel[2 * s] = run->channel[2 * s + 1] = s;
+		before[s] = latest[rank];
+		latest[rank] = s + 1;
+		for (uint32_t other = before[s]; other-- > 0; other = before[other]) {
+			if (s + 1 < problem->stages && problem->stage[other + 1].rank == problem->stage[s + 1].rank)
+				run->channel[2 * s] = other;
+			if (other > 0 && problem->stage[other - 1].rank == problem->stage[s - 1].rank)
+				run->channel[2 * s + 1] = other;
+		}
+	}
+}
+
 static struct run begin(struct pp_arena *scratch, const struct pp_order_problem *problem, const struct pp_row *rows,
                         struct pp_order_times *times)
 {
@@ -184,6 +220,7 @@ static struct run begin(struct pp_arena *scratch, const struct pp_order_problem 
 	    .times = times,
 	    .forward = PP_NEW_ARRAY(scratch, uint64_t, values),
 	    .backward = PP_NEW_ARRAY(scratch, uint64_t, values),
+	    .there = {PP_NEW_ARRAY(scratch, uint64_t, values), PP_NEW_ARRAY(scratch, uint64_t, values)},
 	    .clock = PP_NEW_ARRAY(scratch, uint64_t, problem->ranks),
 	    .bytes = PP_NEW_ARRAY(scratch, uint64_t, problem->ranks),
 	    .stashes = PP_NEW_ARRAY(scratch, uint32_t, problem->ranks),
@@ -192,7 +229,9 @@ static struct run begin(struct pp_arena *scratch, const struct pp_order_problem 
 	    .queued = PP_NEW_ARRAY(scratch, bool, problem->ranks),
 	};
 	for (uint64_t i = 0; i < values; i++)
-		run.forward[i] = run.backward[i] = NOT_YET;
+		run.forward[i] = run.backward[i] = run.there[0][i] = run.there[1][i] = NOT_YET;
+	if (problem->queued)
+		share_channels(scratch, &run);
 	for (uint32_t rank = problem->ranks; rank-- > 0;)
 		wake(&run, rank);
 	return run;

@@ -11,7 +11,9 @@
 
 /* requires: a spec that resolved without error, its policy `search`; the problem of its stages; `out` zeroed, or the
  * result of the round before, which the search then goes on from for a shorter time. `draft`: be quick. ensures: rows,
- * and out->search. Errors: E0640 no order fits the memory, E0623 too many actions; warning W0642 the timeout struck. */
+ * and out->search. Where messages queue, the named schedule that is fastest with its queues takes the place of a result
+ * that is slower with its own. Errors: E0640 no order fits the memory, E0623 too many actions; warning W0642 the
+ * timeout struck. */
 bool pp_search_make(struct pp_arena *arena, const struct pp_resolved *resolved, struct pp_sources *sources,
                     struct pp_diag *diag, const struct pp_order_problem *problem, bool draft, struct pp_schedule *out);
 

@@ -44,7 +44,7 @@ struct pp_search_report {
 	uint64_t value;      /* of the objective: ns */
 	uint64_t effort;     /* actions evaluated */
 	const char *start;   /* construction that the result was improved from */
-	const char *stopped; /* optimal | effort | timeout */
+	const char *stopped; /* optimal | effort | timeout; queues: make.h put another order in its place */
 	/* Infeasible: the rank that lacks memory, and the bytes that it needs at least. */
 	uint32_t tight_rank;
 	uint64_t least_room;

@@ -115,7 +115,8 @@ static struct pp_order_times run(const struct file *file, uint64_t early)
 		    (struct pp_order_stage){.rank = schedule->stage_rank[s], .ticks = {1, 2, 1, 1}, .held = 1, .early = early};
 	for (uint32_t r = 0; r < schedule->ranks; r++)
 		room[r] = PP_ROOM_UNLIMITED;
-	struct pp_order_problem problem = {schedule->ranks, schedule->stages, schedule->microbatches, stages, room, 1000};
+	struct pp_order_problem problem = {
+	    schedule->ranks, schedule->stages, schedule->microbatches, stages, room, 1000, false};
 	struct pp_order_times times;
 	assert_true(pp_order_run(file->arena, &problem, schedule->rows, false, &times));
 	return times;
