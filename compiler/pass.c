@@ -22,6 +22,7 @@
 
 #include <inttypes.h>
 #include <string.h>
+#include <time.h>
 
 static bool run_parse(struct pp_unit *unit)
 {
@@ -34,11 +35,24 @@ static void print_ast(const struct pp_unit *unit, FILE *out)
 	pp_ast_print(unit->ast, out);
 }
 
+/* The timeout counts from here, for all searches of the compilation together: of drafts, placements, splits and rounds.
+ */
+static void share_deadline(struct pp_unit *unit)
+{
+	struct pp_seek *seek = &unit->resolved.spec.seek;
+	struct timespec now;
+	if (seek->used && seek->timeout && !unit->deadline && clock_gettime(CLOCK_MONOTONIC, &now) == 0)
+		unit->deadline = pp_plus((uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec, seek->timeout);
+	seek->deadline = unit->deadline;
+}
+
 static bool run_resolve(struct pp_unit *unit)
 {
 	bool ok =
 	    pp_resolve(unit->arena, unit->strings, unit->sources, unit->ast, &unit->options, unit->diag, &unit->resolved);
 	unit->resolved.spec.profile = unit->profile;
+	if (ok)
+		share_deadline(unit);
 	return ok;
 }
 
@@ -84,8 +98,34 @@ static struct pp_schedule least_order(struct pp_arena *arena, const struct pp_sp
 	return least;
 }
 
+enum { MOST_GROUPS_ACTIONS = 1 << 22 }; /* in all orders that are tried for another group */
+
+/* The next larger group with which a named schedule finishes; 0: none was found. */
+static uint32_t next_group(struct pp_unit *unit, const struct pp_order_problem *problem)
+{
+	struct pp_resolved trial = unit->resolved;
+	struct pp_spec *spec = &trial.spec;
+	struct pp_binding group = {pp_intern_z(trial.strings, "group"), pp_datum_whole(0)};
+	struct pp_scope scope = {.outer = trial.scope, .bindings = &group, .count = 1};
+	trial.scope = &scope;
+	uint64_t actions = (uint64_t)spec->stages.stage_count * spec->microbatches * 3;
+	for (uint64_t sum = actions; sum < MOST_GROUPS_ACTIONS && spec->group < spec->microbatches; sum += actions) {
+		struct pp_arena *scratch = pp_arena_scratch(unit->arena);
+		struct pp_diag *unseen = pp_diag_create(scratch, unit->sources);
+		struct pp_schedule schedule = {0};
+		group.value = pp_datum_whole(++spec->group);
+		bool finishes = pp_schedule_make(scratch, &trial, unit->sources, unseen, problem, false, &schedule) &&
+		                pp_schedule_check(scratch, &schedule, unseen);
+		pp_arena_destroy(scratch);
+		if (finishes)
+			return spec->group;
+	}
+	return 0;
+}
+
 /* A named schedule that can't finish is wrong in its numbers, not in its rows: those are not the user's to change. */
-static bool check_named(struct pp_unit *unit, const struct pp_schedule *schedule)
+static bool check_named(struct pp_unit *unit, const struct pp_order_problem *problem,
+                        const struct pp_schedule *schedule)
 {
 	const struct pp_spec *spec = &unit->resolved.spec;
 	struct pp_diag *unseen = pp_diag_create(unit->arena, unit->sources);
@@ -96,8 +136,11 @@ static bool check_named(struct pp_unit *unit, const struct pp_schedule *schedule
 	struct pp_message *m = pp_error(unit->diag, "E0614", spec->schedule_span,
 	                                "`%s` can't finish with `group = %u`, %u ranks and %u microbatches",
 	                                unit->resolved.policy, spec->group, spec->parallel.pp, spec->microbatches);
-	pp_help(m, "leave `group` out, or let every group have at least %u microbatches, as many as ranks",
-	        spec->parallel.pp);
+	uint32_t larger = next_group(unit, problem);
+	if (larger)
+		pp_help(m, "leave `group` out, or write `group = %u`: with that it finishes", larger);
+	else
+		pp_help(m, "leave `group` out: then all groups are large enough");
 	return false;
 }
 
@@ -105,7 +148,7 @@ static bool make_schedule(struct pp_unit *unit, const struct pp_order_problem *p
 {
 	if (!pp_schedule_make(unit->arena, &unit->resolved, unit->sources, unit->diag, problem, false, out))
 		return false;
-	return unit->resolved.policy ? check_named(unit, out) : pp_schedule_check(unit->arena, out, unit->diag);
+	return unit->resolved.policy ? check_named(unit, problem, out) : pp_schedule_check(unit->arena, out, unit->diag);
 }
 
 static bool run_draft(struct pp_unit *unit)
@@ -213,6 +256,14 @@ static void print_stages(const struct pp_unit *unit, FILE *out)
 	pp_stages_print(unit->arena, &unit->resolved.spec, &unit->stages, out);
 }
 
+/* What a rank may use: the device's memory, or less where the schedule's `memory <=` leaves less beside the reserve. */
+static uint64_t capacity_of(const struct pp_spec *spec)
+{
+	const struct pp_gpu *gpu = &spec->cluster.gpu;
+	uint64_t capped = pp_plus(spec->schedule_memory, gpu->reserve);
+	return spec->schedule_memory && (gpu->memory == 0 || capped < gpu->memory) ? capped : gpu->memory;
+}
+
 /* The program's frame: grid, devices, training settings; the tables come from the next passes. */
 static struct pp_program *program_frame(const struct pp_unit *unit)
 {
@@ -231,7 +282,7 @@ static struct pp_program *program_frame(const struct pp_unit *unit)
 	program->rank = PP_NEW_ARRAY(unit->arena, struct pp_rank, program->ranks);
 	for (uint32_t r = 0; r < program->ranks; r++) {
 		struct pp_rank *rank = &program->rank[r];
-		rank->capacity = spec->cluster.gpu.memory;
+		rank->capacity = capacity_of(spec);
 		rank->reserve = spec->cluster.gpu.reserve;
 		uint32_t first = pp_grid_rank(program, (struct pp_coord){.pp = r});
 		rank->node = first / spec->cluster.gpus;
@@ -498,7 +549,7 @@ bool pp_compile(struct pp_unit *unit, enum pp_pass last, void (*after)(const str
 		if (!ok || !pp_diag_ok(unit->diag))
 			return false;
 		enum pp_pass from;
-		if (i == PP_PASS_resolve && last > PP_PASS_resolve && places_itself(unit))
+		if (i == PP_PASS_resolve && (last > PP_PASS_resolve || unit->options.placed) && places_itself(unit))
 			i = PP_PASS_resolve - 1;
 		if (i == PP_PASS_plan && wants_another_round(unit, &from))
 			i = (unsigned)from - 1;

@@ -35,7 +35,8 @@ struct pp_unit {
 	 * holds; NULL: not planned yet */
 	uint64_t *headroom, *order_headroom;
 	unsigned replans;
-	double deviation; /* of the profile's stages from times of layers, as a share */
+	uint64_t deadline; /* monotonic ns: where the timeout of `schedule search` ends all its searches; 0: not begun */
+	double deviation;  /* of the profile's stages from times of layers, as a share */
 	struct pp_program *program;
 	struct pp_sim sim;
 };

@@ -334,6 +334,7 @@ static int emit_level(struct job *job, enum pp_content content, enum pp_pass pas
 		pp_fail(&status, PP_EXIT_USAGE, "%s is a program text: it has no level but `program`", unit->source->name);
 		return job_fail(job, &status);
 	}
+	unit->options.placed = true;
 	bool ok = make(job, content, pass);
 	struct pp_status status;
 	if (ok && !print_level(job, pass, &status)) {

@@ -153,6 +153,7 @@ static void measure_base(struct planning *planning, const char **values)
 	job_open(&job, planning->input);
 	set_values(&job, planning->plan->vary, values, true);
 	job.unit.options.schedule = "1f1b";
+	job.unit.options.all_schedules = true;
 	job_set(&job, "parallel.vpp", "1");
 	planning->base_values = values;
 	planning->base_ok = job_run(&job, planning->input, PP_PASS_plan);
@@ -214,6 +215,14 @@ static void take_figures(const struct pp_unit *unit, struct pp_plan_row *row)
 	                        program->dp ? program->dp : 1);
 }
 
+static bool varies_schedule(const struct pp_plan_vary *vary)
+{
+	for (size_t a = 0; a < vary->count; a++)
+		if (is(&vary->axes[a], "schedule"))
+			return true;
+	return false;
+}
+
 static void try_row(struct planning *planning, struct pp_plan_row *row)
 {
 	const struct pp_plan_vary *vary = planning->plan->vary;
@@ -230,6 +239,7 @@ static void try_row(struct planning *planning, struct pp_plan_row *row)
 		return;
 	struct job job;
 	job_open(&job, planning->input);
+	job.unit.options.all_schedules = varies_schedule(vary);
 	set_values(&job, vary, row->values, false);
 	if (cap)
 		job_set(&job, "schedule.memory", cap);
@@ -257,7 +267,28 @@ static bool nobody_asked(const struct pp_plan_vary *vary, const struct pp_plan_r
 	bool ours = false;
 	for (size_t a = 0; a < vary->count; a++)
 		ours |= !vary->axes[a].given && (is(&vary->axes[a], "vpp") || is(&vary->axes[a], "place"));
-	return ours && row->refused && (strcmp(row->code, "E0614") == 0 || strcmp(row->code, "E0407") == 0);
+	static const char *const codes[] = {"E0614", "E0407", "E0656", "E0603"};
+	bool listed = false;
+	for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
+		listed |= strcmp(row->code, codes[i]) == 0;
+	return ours && row->refused && listed;
+}
+
+/* A schedule of the library that lacks what a file says for its own: nobody named it, and others can be run. */
+static bool lacks_file(const struct pp_plan *plan, const struct pp_plan_row *row)
+{
+	for (size_t a = 0; a < plan->vary->count; a++)
+		if (is(&plan->vary->axes[a], "schedule"))
+			return !plan->vary->axes[a].given && strcmp(row->code, "E0111") == 0 && pp_policy_find(row->values[a]);
+	return false;
+}
+
+static bool some_run(const struct pp_plan *plan)
+{
+	for (size_t i = 0; i < plan->count; i++)
+		if (!plan->rows[i].refused)
+			return true;
+	return false;
 }
 
 static bool same_schedule(const struct pp_plan *plan, const struct pp_plan_row *a, const struct pp_plan_row *b)
@@ -266,6 +297,23 @@ static bool same_schedule(const struct pp_plan *plan, const struct pp_plan_row *
 		if (is(&plan->vary->axes[i], "schedule"))
 			return strcmp(a->values[i], b->values[i]) == 0;
 	return true;
+}
+
+/* One of the `kept` rows refuses the schedule for the same reason, whatever `vpp` or `place` that we tried. */
+static bool repeats_reason(const struct pp_plan *plan, size_t kept, const struct pp_plan_row *row)
+{
+	bool ours = false;
+	for (size_t a = 0; a < plan->vary->count; a++) {
+		bool shape = is(&plan->vary->axes[a], "vpp") || is(&plan->vary->axes[a], "place");
+		ours |= shape && !plan->vary->axes[a].given;
+		if (!shape && !is(&plan->vary->axes[a], "schedule"))
+			return false;
+	}
+	for (size_t i = 0; ours && row->refused && i < kept; i++)
+		if (plan->rows[i].refused && same_schedule(plan, &plan->rows[i], row) &&
+		    strcmp(plan->rows[i].code, row->code) == 0 && strcmp(plan->rows[i].reason, row->reason) == 0)
+			return true;
+	return false;
 }
 
 /* Whether a row has the number of stages that its policy needs: then what refuses it is something else. */
@@ -290,10 +338,16 @@ static void leave_out(struct pp_arena *arena, struct pp_plan *plan)
 			out[i] = j != i && same_schedule(plan, row, other) && (sooner || !nobody_asked(plan->vary, other));
 		}
 	size_t kept = 0;
-	for (size_t i = 0; i < plan->count; i++)
-		if (!out[i])
+	bool runs = some_run(plan);
+	for (size_t i = 0; i < plan->count; i++) {
+		if (runs && lacks_file(plan, &plan->rows[i])) {
+			plan->lacking++;
+			plan->lack = plan->rows[i].reason;
+		} else if (!out[i] && !repeats_reason(plan, kept, &plan->rows[i])) {
 			plan->rows[kept++] = plan->rows[i];
-	plan->left_out = plan->count - kept;
+		}
+	}
+	plan->left_out = plan->count - kept - plan->lacking;
 	plan->count = kept;
 }
 
@@ -415,6 +469,7 @@ void pp_plan_explain(const struct pp_plan_input *input, const struct pp_plan *pl
 {
 	struct job job;
 	job_open(&job, input);
+	job.unit.options.all_schedules = varies_schedule(plan->vary);
 	set_values(&job, plan->vary, row->values, false);
 	job_run(&job, input, PP_PASS_simulate);
 	pp_diag_print(job.unit.diag, out, format, color);

@@ -72,6 +72,8 @@ struct pp_plan {
 	const struct pp_plan_vary *vary;
 	struct pp_plan_row *rows; /* the ranked ones, fastest first, then the refused ones in the order of vary */
 	size_t count, ranked;
+	size_t lacking;       /* of the library, which lack what a schedule file of the spec says */
+	const char *lack;     /* what they say */
 	size_t left_out;      /* combinations of values of ours that their schedule does not take */
 	bool same_batch;      /* all ranked rows train equally many samples per step */
 	bool multiples;       /* caps were given as multiples of 1f1b's memory: */

@@ -40,9 +40,24 @@ static const char *time_head(struct pp_arena *arena, const char *what, struct pp
 	return pp_arena_printf(arena, "%s %s", what, unit.name);
 }
 
-static const char *short_time(struct pp_arena *arena, double ns, struct pp_time_unit unit)
+/* Two digits after the point, or as many as give the fastest step three digits in all: one slow row must not make the
+ * others look alike. */
+static int decimals_of(const struct pp_plan *plan, struct pp_time_unit unit)
 {
-	return pp_arena_printf(arena, "%.2f", ns / (double)unit.ns);
+	double least = 0;
+	for (size_t i = 0; i < plan->ranked; i++) {
+		double step = (double)plan->rows[i].makespan / (double)unit.ns;
+		least = step > 0 && (least == 0 || step < least) ? step : least;
+	}
+	int decimals = 2;
+	for (; least > 0 && least < 1 && decimals < 9; decimals++)
+		least *= 10;
+	return decimals;
+}
+
+static const char *short_time(struct pp_arena *arena, double ns, struct pp_time_unit unit, int decimals)
+{
+	return pp_arena_printf(arena, "%.*f", decimals, ns / (double)unit.ns);
 }
 
 enum { FIXED_COLUMNS = 14 };
@@ -73,14 +88,14 @@ static void print_heads(struct pp_arena *arena, const struct pp_plan *plan, stru
 	pp_table_cell(table, "bubble");
 	pp_table_cell(table, "peak");
 	pp_table_cell(table, "on");
-	pp_table_cell(table, "in flight");
+	pp_table_cell(table, "stashes");
 	pp_table_cell(table, "messages");
 	pp_table_cell(table, time_head(arena, "bound", unit));
 	pp_table_cell(table, "gap");
 }
 
 static void print_row(struct pp_arena *arena, const struct pp_plan *plan, size_t at, struct pp_time_unit unit,
-                      struct pp_table *table)
+                      int decimals, struct pp_table *table)
 {
 	const struct pp_plan_row *row = &plan->rows[at];
 	pp_table_cell(table, pp_arena_printf(arena, "%zu%s", at + 1, row->front ? "*" : " "));
@@ -91,16 +106,16 @@ static void print_row(struct pp_arena *arena, const struct pp_plan *plan, size_t
 		if (!shown_anyway(&plan->vary->axes[a]))
 			pp_table_cell(table, row->values[a]);
 	if (!plan->same_batch)
-		pp_table_cell(table, pp_arena_printf(arena, "%.3f", pp_plan_pace(row) / (double)unit.ns));
-	pp_table_cell(table, short_time(arena, (double)row->makespan + (double)row->tail, unit));
-	pp_table_cell(table, short_time(arena, (double)row->makespan, unit));
-	pp_table_cell(table, short_time(arena, (double)row->span, unit));
+		pp_table_cell(table, pp_arena_printf(arena, "%.*f", decimals + 1, pp_plan_pace(row) / (double)unit.ns));
+	pp_table_cell(table, short_time(arena, (double)row->makespan + (double)row->tail, unit, decimals));
+	pp_table_cell(table, short_time(arena, (double)row->makespan, unit, decimals));
+	pp_table_cell(table, short_time(arena, (double)row->span, unit, decimals));
 	pp_table_cell(table, percent(arena, row->bubble));
 	pp_table_cell(table, pp_show_bytes(arena, row->peak));
 	pp_table_cell(table, pp_arena_printf(arena, "r%u", row->peak_rank));
 	pp_table_cell_uint(table, row->in_flight);
 	pp_table_cell_uint(table, row->messages);
-	pp_table_cell(table, short_time(arena, (double)row->bound, unit));
+	pp_table_cell(table, short_time(arena, (double)row->bound, unit, decimals));
 	pp_table_cell(table, percent(arena, gap(row)));
 }
 
@@ -115,7 +130,7 @@ static void print_ranked(struct pp_arena *arena, const struct pp_plan *plan, FIL
 	struct pp_table table = pp_table_begin(arena, columns_of(plan), left);
 	print_heads(arena, plan, unit, &table);
 	for (size_t i = 0; i < plan->ranked; i++)
-		print_row(arena, plan, i, unit, &table);
+		print_row(arena, plan, i, unit, decimals_of(plan, unit), &table);
 	pp_table_print(&table, out);
 	fputs("* no other is faster with no more memory, nor smaller and no slower\n", out);
 }
@@ -164,6 +179,9 @@ static void print_text(struct pp_arena *arena, const struct pp_plan *plan, const
 	        plan->same_batch ? "" : ", ranked by time per sample");
 	if (plan->left_out)
 		fprintf(out, "%zu more that the schedules do not take: --vary=vpp=VALUES shows why\n", plan->left_out);
+	if (plan->lacking)
+		fprintf(out, "%zu more of the library's schedules, for which the spec says too little: %s\n", plan->lacking,
+		        plan->lack);
 	if (plan->multiples)
 		fprintf(out, "memory 1x: %s, what the fullest rank of 1f1b needs; 0x: %s, its weights, gradients and moments\n",
 		        pp_show_bytes(arena, plan->unit), pp_show_bytes(arena, plan->fixed));
@@ -245,7 +263,7 @@ static void print_json(struct pp_arena *arena, const struct pp_plan *plan, const
 	pp_json_string(&json, "file", file);
 	pp_json_string(&json, "time_unit", "ns");
 	pp_json_string(&json, "ranked_by", plan->same_batch ? "step" : "step / samples");
-	pp_json_uint(&json, "left_out", plan->left_out);
+	pp_json_uint(&json, "left_out", plan->left_out + plan->lacking);
 	if (plan->multiples) {
 		pp_json_uint(&json, "memory_1x", plan->unit);
 		pp_json_uint(&json, "memory_0x", plan->fixed);

@@ -273,8 +273,8 @@ static void add_memory(struct predicting *p)
 	          counted);
 	add_bytes(p, "workspace, losses, norms", other, "largest body; 16 m; 8 per tensor", who, planned);
 	add_bytes(p, "activations and messages", dynamic, "most that is live at once, as placed",
-	          pp_arena_printf(p->arena, "%s: %u microbatches in flight, %s live at once", who,
-	                          p->sim->rank[p->fullest].peak_stashes, pp_show_bytes(p->arena, rank->live_bytes)),
+	          pp_arena_printf(p->arena, "%s: %u stashes, %s live at once", who, p->sim->rank[p->fullest].peak_stashes,
+	                          pp_show_bytes(p->arena, rank->live_bytes)),
 	          planned);
 	add_bytes(p, "arena", rank->arena_bytes, "static + dynamic",
 	          pp_arena_printf(p->arena, "%s + %s", pp_show_bytes(p->arena, rank->static_bytes),

@@ -32,6 +32,8 @@ struct pp_resolve_options {
 	size_t folder_count;
 	const char *schedule; /* --schedule, or NULL */
 	struct pp_place_hint hint;
+	bool placed;                           /* search chooses its placement also where resolving is all that is wanted */
+	bool all_schedules;                    /* the schedule varies: settings that only others take are no error */
 	const struct pp_library_file *shipped; /* library files that come with the compiler */
 	size_t shipped_count;
 };

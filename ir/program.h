@@ -129,7 +129,7 @@ struct pp_rank {
 	uint64_t arena_bytes;  /* planned size of the arena */
 	uint64_t static_bytes; /* of it: slots of static classes */
 	uint64_t live_bytes;   /* largest sum of live dynamic slots at one instant: lower bound of the dynamic part */
-	uint64_t capacity;     /* memory of the device, bytes; 0: unknown, not checked */
+	uint64_t capacity;     /* bytes it may use: memory of the device, or the schedule's cap; 0: unknown */
 	uint64_t reserve;      /* of it not ours */
 	uint32_t node, gpu;
 };

@@ -111,6 +111,8 @@ struct pp_seek {
 	uint64_t seed;
 	uint64_t effort;   /* actions evaluated at most; 0: the search's own */
 	const char *start; /* the schedule that it starts from; NULL: all compete */
+	bool used;         /* the schedule is searched */
+	uint64_t deadline; /* monotonic ns at which the timeout strikes; 0: not begun */
 	bool trial;        /* only to compare placements: search for a shorter time */
 	struct pp_span start_span;
 };

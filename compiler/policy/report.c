@@ -87,7 +87,8 @@ const char *pp_rules_remarks(struct pp_arena *arena, const struct pp_rules *rule
 struct held {
 	uint32_t rank;
 	struct pp_list_candidate candidate;
-	struct pp_limit *limit; /* NULL: the room, or nothing lists it */
+	struct pp_limit *limit;           /* NULL: the room, or nothing lists it */
+	const struct pp_preference *turn; /* the line that counted; NULL: none held */
 	bool unlisted;
 };
 
@@ -115,7 +116,7 @@ static void look_at_rank(struct pp_arena *arena, struct pp_rules *rules, struct 
 	uint32_t count = pp_list_ready(list, r, &ready);
 	for (uint32_t i = 0; i < count; i++) {
 		struct held held = {.rank = r, .candidate = ready[i]};
-		if (!pp_rules_blame(rules, rank, &ready[i], &held.limit, &held.unlisted))
+		if (!pp_rules_blame(rules, rank, &ready[i], &held.limit, &held.turn, &held.unlisted))
 			continue;
 		if (stuck->other_count++ < MOST_LISTED)
 			stuck->others = pp_arena_printf(arena, "%s%srank %" PRIu32 ": %s of microbatch %" PRIu32, stuck->others,
@@ -153,7 +154,22 @@ static struct pp_message *report_other(struct pp_arena *arena, struct pp_rules *
 		return pp_error(rules->diag, "E0630", input->place, "%s, and takes %s more than the memory of the rank", what,
 		                pp_show_bytes(arena, held->candidate.over));
 	const struct pp_stmt *last = rules->preferences[rules->preference_count - 1].stmt;
-	return pp_error(rules->diag, "E0630", last->span, "%s, and no `prefer` that holds now takes it", what);
+	if (!held->turn)
+		return pp_error(rules->diag, "E0630", last->span, "%s, and no `prefer` holds now", what);
+	return pp_error(rules->diag, "E0630", held->turn->stmt->span,
+	                "%s, and this `prefer`, whose turn it is, does not take it", what);
+}
+
+/* Only the first line whose `when` holds counts: lines behind it change nothing. */
+static void help_unlisted(struct pp_message *message, const struct held *held, const char *title)
+{
+	if (!held->turn)
+		pp_help(message, "add `prefer %s` without `when` as the last line", title);
+	else if (held->turn->when.expr)
+		pp_help(message, "add `> %s` to this line, or let its `when` not hold here: lines behind it do not count now",
+		        title);
+	else
+		pp_help(message, "add `> %s` to this line", title);
 }
 
 static const char *done_text(struct pp_arena *arena, const struct pp_list_rank *rank)
@@ -187,7 +203,7 @@ void pp_rules_report_stuck(struct pp_arena *arena, struct pp_rules *rules, const
 	if (stuck.other_count > 1)
 		pp_note(message, "ready and held back: %s%s", stuck.others, stuck.other_count > MOST_LISTED ? "; …" : "");
 	if (held->unlisted)
-		pp_help(message, "name it in that line, or add a line without `when`");
+		help_unlisted(message, held, title_of(arena, rank, held->candidate.kind, held->candidate.chunk));
 	if (held->unlisted || !advise)
 		return;
 	struct pp_advice advice = pp_rules_advise(arena, rules, input, problem, list, held->limit, held->rank);

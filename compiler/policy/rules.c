@@ -291,7 +291,7 @@ uint32_t pp_rules_choose(void *context, uint64_t now, const struct pp_list_rank 
 /* ---- afterwards ------------------------------------------------------------------------------ */
 
 bool pp_rules_blame(struct pp_rules *rules, const struct pp_list_rank *rank, const struct pp_list_candidate *candidate,
-                    struct pp_limit **limit, bool *unlisted)
+                    struct pp_limit **limit, const struct pp_preference **turn, bool *unlisted)
 {
 	const struct pp_preference *preference = preference_now(rules, rank);
 	bool listed = false;
@@ -300,6 +300,7 @@ bool pp_rules_blame(struct pp_rules *rules, const struct pp_list_rank *rank, con
 		listed |=
 		    preference->alternatives[i].kind == candidate->kind && (chunk == PP_LIST_WAIT || chunk == candidate->chunk);
 	}
+	*turn = preference;
 	*unlisted = !listed;
 	*limit = NULL;
 	if (!listed || !within_room(rules, candidate))

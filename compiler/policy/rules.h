@@ -59,10 +59,10 @@ bool pp_rules_read(struct pp_arena *arena, const struct pp_rule_names *names, co
 uint32_t pp_rules_choose(void *context, uint64_t now, const struct pp_list_rank *rank,
                          const struct pp_list_candidate *ready, uint32_t count);
 
-/* What holds a ready action back: a limit, or the room (*limit NULL), or that no prefer line takes it (*unlisted).
- * False: nothing does. */
+/* What holds a ready action back: a limit, or the room (*limit NULL), or that the prefer line whose turn it is, *turn,
+ * does not take it (*unlisted; *turn NULL: no line's `when` holds). False: nothing does. */
 bool pp_rules_blame(struct pp_rules *rules, const struct pp_list_rank *rank, const struct pp_list_candidate *candidate,
-                    struct pp_limit **limit, bool *unlisted);
+                    struct pp_limit **limit, const struct pp_preference **turn, bool *unlisted);
 
 /* Counters as they would be after a candidate, or now (NULL). */
 struct pp_counters pp_counters_after(const struct pp_list_rank *rank, const struct pp_list_candidate *candidate);

@@ -305,7 +305,11 @@ bool pp_derive_from_policy(struct pp_resolver *resolver, enum pp_attribute attri
 	const char *name = resolver->out->policy;
 	const struct pp_policy *policy = name ? pp_policy_find(name) : NULL;
 	const struct pp_place_hint *hint = &resolver->options->hint;
-	if (policy && strcmp(name, "search") == 0 && hint->place) {
+	if (policy && strcmp(name, "search") == 0) {
+		const struct pp_policy *start = pp_schedule_start(resolver);
+		policy = start && (start->vpp || start->place == PP_PLACE_V) ? start : policy;
+	}
+	if (policy && strcmp(policy->name, "search") == 0 && hint->place) {
 		if (attribute == PP_ATTR_parallel_vpp)
 			return give(hint->vpp, out);
 		*out = pp_datum_name(pp_intern_z(resolver->strings, hint->place));

@@ -155,7 +155,7 @@ static bool is_reserved(const char *name)
 	return false;
 }
 
-static void check_reserved(struct pp_resolver *resolver, const struct pp_stmt *stmt)
+void pp_module_refuse_reserved(struct pp_resolver *resolver, const struct pp_stmt *stmt)
 {
 	if (!is_reserved(stmt->name.text))
 		return;
@@ -312,7 +312,7 @@ static void add_stmt(struct pp_module *module, const struct pp_stmt *stmt)
 		break;
 	case PP_STMT_PARAM:
 	case PP_STMT_LET:
-		check_reserved(resolver, stmt);
+		pp_module_refuse_reserved(resolver, stmt);
 		add_symbol(module, stmt->name.text, stmt, NULL);
 		break;
 	case PP_STMT_ASSERT:

@@ -178,6 +178,14 @@ void pp_names_mark(struct pp_resolver *resolver)
 
 /* ---- schedules ------------------------------------------------------------------------------- */
 
+/* A counter in rules, and r, p, v, m everywhere, would be read in place of such a `let`. */
+static void refuse_reserved(struct pp_resolver *resolver, const struct pp_stmt *body)
+{
+	for (const struct pp_stmt *at = body; at; at = at->next)
+		if (at->kind == PP_STMT_LET)
+			pp_module_refuse_reserved(resolver, at);
+}
+
 static const struct bound *bind_lets(struct pp_resolver *resolver, const struct bound *bound,
                                      const struct pp_stmt *body)
 {
@@ -206,6 +214,7 @@ static void report_second(struct pp_resolver *resolver, const struct pp_stmt *fi
 
 static void check_rules(struct walk *walk, const struct bound *bound, const struct pp_stmt *policy)
 {
+	refuse_reserved(walk->resolver, policy->body);
 	bound = bind_lets(walk->resolver, bound, policy->body);
 	for (const struct pp_stmt *at = policy->body; at; at = at->next)
 		if (at->kind == PP_STMT_LIMIT || at->kind == PP_STMT_PREFER || at->kind == PP_STMT_LET)
@@ -217,6 +226,7 @@ static void check_schedule(struct pp_resolver *resolver, struct pp_module *modul
 {
 	struct bound names[4] = {{"r", NULL}, {"p", &names[0]}, {"v", &names[1]}, {"m", &names[2]}};
 	const struct bound *bound = bind_lets(resolver, &names[3], schedule->body); /* known in its rows and rules */
+	refuse_reserved(resolver, schedule->body);
 	const struct pp_stmt *policy = NULL;
 	struct walk walk = {.resolver = resolver, .module = module, .check = true};
 	for (const struct pp_stmt *at = schedule->body; at; at = at->next) {

@@ -205,6 +205,12 @@ void pp_schedule_choose(struct pp_resolver *resolver);
 void pp_schedule_import(struct pp_resolver *resolver, const struct pp_stmt *stmt, const struct pp_module *module);
 /* `legacy` in a schedule that is not. */
 void pp_schedule_refuse_legacy(struct pp_resolver *resolver);
+
+/* The schedule of the library that `start` of a search names, or NULL. */
+const struct pp_policy *pp_schedule_start(struct pp_resolver *resolver);
+
+/* E0112: the statement defines a name that has a meaning of its own. */
+void pp_module_refuse_reserved(struct pp_resolver *resolver, const struct pp_stmt *stmt);
 /* What it says of an attribute that is not given: pp, vpp, place, microbatches. False: nothing. */
 bool pp_imported_value(struct pp_resolver *resolver, enum pp_attribute attribute, struct pp_datum *out);
 void pp_imported_place(struct pp_resolver *resolver, struct pp_stages_spec *stages);

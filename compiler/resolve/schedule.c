@@ -235,9 +235,21 @@ static enum pp_lookup lookup(void *context, struct pp_eval *eval, const struct p
 	return PP_LOOKUP_FOUND;
 }
 
+const struct pp_policy *pp_schedule_start(struct pp_resolver *resolver)
+{
+	struct pp_section *section = resolver->sections[PP_SECTION_SCHEDULE];
+	const char *start;
+	if (!pp_field_given(section, PP_ATTR_schedule_start) ||
+	    !pp_field_name(resolver, section, PP_ATTR_schedule_start, &start))
+		return NULL;
+	const struct pp_policy *policy = pp_policy_find(start);
+	return policy && policy->status == PP_NOW && strcmp(start, "search") != 0 ? policy : NULL;
+}
+
 static void read_seek(struct pp_resolver *resolver, struct pp_section *section, struct pp_seek *seek)
 {
 	seek->trial = resolver->options->hint.trial;
+	seek->used = resolver->out->policy && strcmp(resolver->out->policy, "search") == 0;
 	pp_field_choice(resolver, section, PP_ATTR_schedule_objective, &seek->objective);
 	pp_field_scaled(resolver, section, PP_ATTR_schedule_timeout, 1000000000, &seek->timeout);
 	pp_field_whole(resolver, section, PP_ATTR_schedule_seed, &seek->seed);
@@ -246,11 +258,13 @@ static void read_seek(struct pp_resolver *resolver, struct pp_section *section, 
 	    !pp_field_name(resolver, section, PP_ATTR_schedule_start, &seek->start))
 		return;
 	seek->start_span = pp_field_span(section, PP_ATTR_schedule_start);
-	const struct pp_policy *policy = pp_policy_find(seek->start);
-	if (policy && policy->status == PP_NOW && strcmp(seek->start, "search") != 0)
+	if (pp_schedule_start(resolver))
 		return;
+	struct pp_module *owner;
+	bool written = find_schedule(resolver, seek->start, &owner) != NULL;
 	struct pp_message *message =
-	    pp_error(resolver->diag, "E0641", seek->start_span, "search can't start from `%.60s`", seek->start);
+	    pp_error(resolver->diag, "E0641", seek->start_span, "search can't start from `%.60s`%s", seek->start,
+	             written ? ": it starts from schedules of the library only" : "");
 	pp_help(message, "name a schedule of the library, as in `start = zb_v`, or leave it out: then all compete");
 }
 
@@ -260,6 +274,62 @@ static void take_asserts(struct pp_resolver *resolver, const struct pp_stmt *sch
 		if (at->kind == PP_STMT_ASSERT)
 			*PP_PUSH(resolver->arena, &resolver->asserts, &resolver->assert_count, &resolver->assert_capacity,
 			         struct pp_assertion) = (struct pp_assertion){at, scope};
+}
+
+static bool grouped(const char *policy)
+{
+	static const char *const names[] = {"interleaved", "zb_h1", "gis", "gis_h"};
+	for (size_t i = 0; policy && i < sizeof names / sizeof *names; i++)
+		if (strcmp(policy, names[i]) == 0)
+			return true;
+	return false;
+}
+
+enum taken_by { TAKEN_BY_SEARCH, TAKEN_BY_GROUPS, TAKEN_BY_PAIRS };
+
+/* Of schedules of the library; rows and rules of the file may read any setting but those of a search. */
+static bool takes(const struct pp_resolver *resolver, enum taken_by by)
+{
+	const char *policy = resolver->out->policy;
+	switch (by) {
+	case TAKEN_BY_SEARCH:
+		return policy && strcmp(policy, "search") == 0;
+	case TAKEN_BY_GROUPS:
+		return !policy || (grouped(policy) && resolver->out->spec.parallel.vpp > 1);
+	case TAKEN_BY_PAIRS:
+		return !policy || strcmp(policy, "dualpipe_v") == 0;
+	}
+	return true;
+}
+
+/* E0114: what the schedule does not look at. */
+static void refuse_without_effect(struct pp_resolver *resolver, const struct pp_section *section)
+{
+	static const struct {
+		uint16_t attribute, by;
+		const char *help;
+	} rows[] = {
+	    {PP_ATTR_schedule_objective, TAKEN_BY_SEARCH, "remove it, or use schedule search"},
+	    {PP_ATTR_schedule_timeout, TAKEN_BY_SEARCH, "remove it, or use schedule search"},
+	    {PP_ATTR_schedule_seed, TAKEN_BY_SEARCH, "remove it, or use schedule search"},
+	    {PP_ATTR_schedule_effort, TAKEN_BY_SEARCH, "remove it, or use schedule search"},
+	    {PP_ATTR_schedule_start, TAKEN_BY_SEARCH, "remove it, or use schedule search"},
+	    {PP_ATTR_schedule_group, TAKEN_BY_GROUPS, "remove it, or use interleaved, zb_h1, gis or gis_h with `vpp` >= 2"},
+	    {PP_ATTR_schedule_pair_cost, TAKEN_BY_PAIRS, "remove it, or use dualpipe_v, or rows with pairs: `F&B.1`"},
+	};
+	const struct pp_resolved *out = resolver->out;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows && !resolver->options->all_schedules; i++) {
+		enum pp_attribute attribute = (enum pp_attribute)rows[i].attribute;
+		if (!pp_field_given(section, attribute) || takes(resolver, (enum taken_by)rows[i].by) ||
+		    (!out->policy && !out->schedule && !out->imported))
+			continue;
+		pp_help(pp_error(resolver->diag, "E0114", pp_field_of(section, attribute)->name_span,
+		                 "`%s` has no effect under %s%.60s%s%s", pp_attribute_table[attribute].name,
+		                 out->policy ? "`" : "", out->policy ? out->policy : "a schedule of rows or rules",
+		                 out->policy ? "`" : "",
+		                 rows[i].by == TAKEN_BY_GROUPS && grouped(out->policy) ? " with one stage on a rank" : ""),
+		        "%s", rows[i].help);
+	}
 }
 
 void pp_resolve_schedule(struct pp_resolver *resolver)
@@ -272,6 +342,7 @@ void pp_resolve_schedule(struct pp_resolver *resolver)
 	if (pp_field_whole(resolver, section, PP_ATTR_schedule_group, &group))
 		spec->group = (uint32_t)group;
 	read_seek(resolver, section, &spec->seek);
+	refuse_without_effect(resolver, section);
 	double pair;
 	uint8_t surplus;
 	spec->pair_permille = 1000;

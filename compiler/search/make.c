@@ -59,27 +59,81 @@ static struct starts list_starts(struct pp_arena *arena, const struct pp_resolve
 	return starts;
 }
 
-/* Rows of the constructor that the spec names as start. */
+/* Rows of the constructor that the spec names as start. False: `refusal` may say why. */
 static bool construct_start(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_order_problem *problem,
-                            struct starts *starts)
+                            struct starts *starts, struct pp_order_refusal *refusal)
 {
 	const struct pp_policy *policy = pp_policy_find(spec->seek.start);
 	struct pp_row *rows = PP_NEW_ARRAY(arena, struct pp_row, problem->ranks);
 	struct pp_order_options options = {0};
-	struct pp_order_refusal refusal = {0};
-	if (!policy->make || !policy->make(arena, problem, &options, rows, &refusal))
+	if (!policy->make || !policy->make(arena, problem, &options, rows, refusal))
 		return false;
 	starts->items[starts->count++] = (struct pp_search_start){policy->name, rows};
 	return true;
 }
 
-static bool report_start(const struct pp_spec *spec, struct pp_diag *diag)
+/* Whether the stages lie where the schedule named as start has them. */
+static bool start_fits(const struct pp_spec *spec, const struct pp_order_problem *problem)
 {
+	const struct pp_policy *policy = pp_policy_find(spec->seek.start);
+	bool fits = !policy->vpp || problem->stages == problem->ranks * policy->vpp;
+	for (uint32_t s = 0; fits && policy->place == PP_PLACE_V && s < problem->stages; s++)
+		fits = problem->stage[s].rank == pp_place_rank(PP_PLACE_V, s, problem->ranks, policy->vpp);
+	return fits;
+}
+
+static bool report_placement(const struct pp_spec *spec, struct pp_diag *diag)
+{
+	const struct pp_policy *policy = pp_policy_find(spec->seek.start);
+	struct pp_message *message = pp_error(diag, "E0641", spec->seek.start_span,
+	                                      "search can't start from `%s`: it needs `place = %s` and `vpp = %" PRIu32 "`",
+	                                      spec->seek.start, pp_place_name[policy->place], policy->vpp);
+	pp_help(
+	    message,
+	    "leave `place` and `vpp` out: they follow `start`; or leave `start` out: then all that can be used compete");
+	return false;
+}
+
+static bool report_start(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_order_refusal *refusal,
+                         struct pp_diag *diag)
+{
+	if (refusal->least_room) {
+		struct pp_message *over =
+		    pp_error(diag, "E0641", spec->seek.start_span, "search can't start from `%s`: it does not fit the memory",
+		             spec->seek.start);
+		pp_note(over, "rank %" PRIu32 " needs %s for activations at least", refusal->rank,
+		        pp_show_bytes(arena, refusal->least_room));
+		pp_help(over, "leave `start` out: then all that fit compete");
+		return false;
+	}
 	struct pp_message *message =
 	    pp_error(diag, "E0641", spec->seek.start_span,
 	             "search can't start from `%s`: it can't be used on these ranks and stages", spec->seek.start);
 	pp_help(message, "leave `start` out: then all that can be used compete");
 	return false;
+}
+
+/* An order that takes more than there is can't be improved: then others are, and that is said. */
+static void warn_of_start(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_order_problem *problem,
+                          const struct pp_row *rows, struct pp_diag *diag)
+{
+	struct pp_order_times times;
+	uint32_t worst = 0;
+	uint64_t most = 0;
+	if (pp_diag_said(diag, "W0643", spec->seek.start_span) || !pp_order_run(arena, problem, rows, false, &times))
+		return;
+	for (uint32_t r = 0; r < problem->ranks; r++) {
+		uint64_t peak = times.rank[r].peak, over = peak > problem->room[r] ? peak - problem->room[r] : 0;
+		worst = over > most ? r : worst;
+		most = over > most ? over : most;
+	}
+	if (most == 0)
+		return;
+	struct pp_message *message =
+	    pp_warning(diag, "W0643", spec->seek.start_span,
+	               "the search does not start from `%s`: it takes %s more on rank %" PRIu32 " than there is",
+	               spec->seek.start, pp_show_bytes(arena, most), worst);
+	pp_help(message, "leave `start` out, or name a schedule that holds less, as 1f1b or v_min do");
 }
 
 static void report_infeasible(struct pp_arena *arena, const struct pp_spec *spec,
@@ -169,9 +223,14 @@ bool pp_search_make(struct pp_arena *arena, const struct pp_resolved *resolved, 
 		pp_help(message, "use fewer microbatches, or a named schedule such as 1f1b, zb_h1 or zb_v");
 		return false;
 	}
+	if (spec->seek.start && !start_fits(spec, problem))
+		return report_placement(spec, diag);
 	struct starts starts = list_starts(arena, resolved, sources, out);
-	if (spec->seek.start && starts.count == 0 && !construct_start(arena, spec, problem, &starts))
-		return report_start(spec, diag);
+	struct pp_order_refusal refusal = {0};
+	if (spec->seek.start && starts.count == 0 && !construct_start(arena, spec, problem, &starts, &refusal))
+		return report_start(arena, spec, &refusal, diag);
+	if (spec->seek.start)
+		warn_of_start(arena, spec, problem, starts.items[0].rows, diag);
 	if (before) /* most of it still holds: less room only moves some actions */
 		starts.items[starts.count++] = (struct pp_search_start){"the round before", before};
 	struct pp_search_options options = {
@@ -179,6 +238,7 @@ bool pp_search_make(struct pp_arena *arena, const struct pp_resolved *resolved, 
 	    .seed = spec->seek.seed,
 	    .effort = spec->seek.effort,
 	    .timeout = spec->seek.timeout,
+	    .deadline = spec->seek.deadline,
 	    .start = spec->seek.start ? starts.items[0].rows : NULL,
 	    .start_name = spec->seek.start,
 	    .brief = spec->seek.trial || draft || before,
@@ -235,7 +295,8 @@ void pp_search_print(struct pp_arena *arena, const struct pp_resolved *resolved,
 	const struct pp_search_report *report = schedule->search;
 	uint64_t bound = bound_of(resolved, report), built = built_value(resolved, schedule->ranks, sim);
 	struct pp_time_unit unit = pp_time_unit_for(report->value);
-	fprintf(out, "search: %s%s %s %s", built == report->value ? "" : "ideal ",
+	fprintf(out, "search: place %s, vpp %" PRIu32 "; %s%s %s %s", pp_place_name[resolved->spec.stages.place],
+	        resolved->spec.parallel.vpp, built == report->value ? "" : "ideal ",
 	        resolved->spec.seek.objective == PP_SEEK_SPAN ? "longest span" : "makespan",
 	        pp_show_time(arena, report->value, unit), unit.name);
 	if (built != report->value)
@@ -260,6 +321,8 @@ void pp_search_json(const struct pp_resolved *resolved, const struct pp_schedule
 	uint64_t bound = bound_of(resolved, report), built = built_value(resolved, schedule->ranks, sim);
 	pp_json_open_object(json, "search");
 	pp_json_string(json, "objective", objectives[resolved->spec.seek.objective]);
+	pp_json_string(json, "place", pp_place_name[resolved->spec.stages.place]);
+	pp_json_uint(json, "vpp", resolved->spec.parallel.vpp);
 	pp_json_uint(json, "seed", resolved->spec.seek.seed);
 	pp_json_uint(json, "value", report->value);
 	pp_json_uint(json, "simulated", built);

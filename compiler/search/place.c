@@ -31,6 +31,7 @@ static struct pp_unit open_trial(const struct pp_unit *unit, const struct pp_pla
 	    .tool_version = unit->tool_version,
 	    .lowering = unit->lowering,
 	    .profile = unit->profile,
+	    .deadline = unit->deadline,
 	};
 	trial.diag = pp_diag_create(arena, trial.sources);
 	trial.source = pp_sources_add(trial.sources, unit->source->name, unit->source->text, unit->source->length);

@@ -337,7 +337,7 @@ bool pp_search(struct pp_arena *arena, const struct pp_order_problem *problem, c
 	s.effort = (options->effort ? options->effort : default_effort(problem, options->fused)) / 5 + 1;
 	if (options->brief)
 		s.effort /= 16;
-	s.deadline = options->timeout ? now_ns() + options->timeout : 0;
+	s.deadline = options->deadline ? options->deadline : options->timeout ? now_ns() + options->timeout : 0;
 	*report = (struct pp_search_report){.stopped = "effort"};
 	if (!seek(arena, &s, rows, report))
 		return false;

@@ -30,6 +30,7 @@ struct pp_search_options {
 	uint64_t seed;
 	uint64_t effort;            /* actions evaluated; 0: what suits the size */
 	uint64_t timeout;           /* ns of wall time, 0: none. A safety: what it cuts off depends on the machine */
+	uint64_t deadline;          /* monotonic ns in place of `timeout`: shared by several searches; 0: none */
 	const struct pp_row *start; /* [ranks], or NULL: all constructions compete, that of policies.def among them */
 	const char *start_name;     /* of `start`, for people */
 	const struct pp_search_start

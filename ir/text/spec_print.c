@@ -219,6 +219,18 @@ static void print_run(const struct pp_train *train, FILE *out)
 		        train->checkpoint_dir, train->checkpoint_keep);
 }
 
+/* What a search goes by. */
+static void print_seek(const struct pp_seek *seek, FILE *out)
+{
+	static const char *const objective_name[] = {"time", "span", "memory"};
+	fprintf(out, "  objective %s\n  timeout %" PRIu64 "\n  seed %" PRIu64 "\n", objective_name[seek->objective],
+	        seek->timeout, seek->seed);
+	if (seek->effort)
+		fprintf(out, "  effort %" PRIu64 "\n", seek->effort);
+	if (seek->start)
+		fprintf(out, "  start %s\n", seek->start);
+}
+
 void pp_spec_print(const struct pp_spec *spec, FILE *out)
 {
 	print_model(&spec->model, out);
@@ -228,6 +240,8 @@ void pp_spec_print(const struct pp_spec *spec, FILE *out)
 	fprintf(out, "schedule %s\n", spec->schedule_name);
 	if (spec->schedule_memory)
 		fprintf(out, "  memory %" PRIu64 "\n", spec->schedule_memory);
+	if (spec->seek.used)
+		print_seek(&spec->seek, out);
 	if (spec->group)
 		fprintf(out, "  group %" PRIu32 "\n", spec->group);
 	print_train(spec, out);

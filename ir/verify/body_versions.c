@@ -127,8 +127,7 @@ bool pp_versions_used(struct pp_body_verifier *v, const struct pp_body *body)
 		struct pp_body_op_info info = pp_body_op_info((enum pp_body_op)instr->op);
 		if (info.output_count == 0 || versions->used[check.at])
 			continue;
-		pp_body_complain(&check, "makes %s, which nobody reads",
-		                 body->regs[instr->operand[info.input_count]].name);
+		pp_body_complain(&check, "makes %s, which nobody reads", body->regs[instr->operand[info.input_count]].name);
 		return false;
 	}
 	return true;

@@ -82,17 +82,20 @@ static void says(const char *bandwidth, const char *objective, const char *line,
 static void messages_queue(void **state)
 {
 	(void)state;
-	says(
-	    "1GB/s", "time",
-	    "search: ideal makespan 42.832 us (transfers that do not wait for each other; simulated 49.024 us), bound "
-	    "30.512 us, gap 40.4 %; from zb_h2; 0.0 M actions evaluated; taken because its messages queue less\n",
-	    "{\"search\": {\"objective\": \"time\", \"seed\": 1, \"value\": 42832, \"simulated\": 49024, \"bound\": 30512, "
-	    "\"gap\": 0.4037755637126377, \"start\": \"zb_h2\", \"effort\": 252, \"stopped\": \"queues\", "
-	    "\"proven\": false}}");
+	says("1GB/s", "time",
+	     "search: place loop, vpp 1; ideal makespan 42.832 us (transfers that do not wait for each other; simulated "
+	     "49.024 us), bound "
+	     "30.512 us, gap 40.4 %; from zb_h2; 0.0 M actions evaluated; taken because its messages queue less\n",
+	     "{\"search\": {\"objective\": \"time\", \"place\": \"loop\", \"vpp\": 1, \"seed\": 1, \"value\": 42832, "
+	     "\"simulated\": 49024, \"bound\": 30512, "
+	     "\"gap\": 0.4037755637126377, \"start\": \"zb_h2\", \"effort\": 252, \"stopped\": \"queues\", "
+	     "\"proven\": false}}");
 	says("1GB/s", "memory",
-	     "search: ideal makespan 30.512 us (transfers that do not wait for each other; simulated 70.664 us), bound "
+	     "search: place loop, vpp 1; ideal makespan 30.512 us (transfers that do not wait for each other; simulated "
+	     "70.664 us), bound "
 	     "30.512 us, gap 0.0 %; from gpipe; 0.0 M actions evaluated; optimal but for transfers that queue\n",
-	     "{\"search\": {\"objective\": \"memory\", \"seed\": 1, \"value\": 30512, \"simulated\": 70664, \"bound\": "
+	     "{\"search\": {\"objective\": \"memory\", \"place\": \"loop\", \"vpp\": 1, \"seed\": 1, \"value\": 30512, "
+	     "\"simulated\": 70664, \"bound\": "
 	     "30512, "
 	     "\"gap\": 0, \"start\": \"gpipe\", \"effort\": 31068, \"stopped\": \"optimal\", \"proven\": false}}");
 }
@@ -101,8 +104,10 @@ static void messages_do_not_queue(void **state)
 {
 	(void)state;
 	says("1000GB/s", "memory",
-	     "search: makespan 14.02 us, bound 14.02 us, gap 0.0 %; from 1f1b; 0.0 M actions evaluated; stopped by proof\n",
-	     "{\"search\": {\"objective\": \"memory\", \"seed\": 1, \"value\": 14020, \"simulated\": 14020"
+	     "search: place loop, vpp 1; makespan 14.02 us, bound 14.02 us, gap 0.0 %; from 1f1b; 0.0 M actions evaluated; "
+	     "stopped by proof\n",
+	     "{\"search\": {\"objective\": \"memory\", \"place\": \"loop\", \"vpp\": 1, \"seed\": 1, \"value\": 14020, "
+	     "\"simulated\": 14020"
 	     ", \"bound\": 14020, \"gap\": 0, \"start\": \"1f1b\", \"effort\": 25740, \"stopped\": \"optimal\", "
 	     "\"proven\": true}}");
 }
