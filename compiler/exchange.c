@@ -4,11 +4,15 @@
  * a rank, each from the start of F to the end of B or W. */
 #include "exchange.h"
 
+#include "policy.h"
+
+#include "grammar/ast.h"
 #include "ir/csv_comms.h"
 #include "ir/order.h"
 #include "ir/rows_print.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 enum { RANKS_LISTED = 16 };
 
@@ -142,6 +146,34 @@ bool pp_exchange_verify(struct pp_arena *arena, const struct pp_source *source,
 
 /* ---- import ---------------------------------------------------------------------------------- */
 
+/* The parser knows: it must find this one block, with this label. */
+bool pp_exchange_can_name(struct pp_arena *arena, const char *name)
+{
+	struct pp_arena *scratch = pp_arena_scratch(arena);
+	struct pp_sources *sources = pp_sources_create(scratch);
+	struct pp_diag *diag = pp_diag_create(scratch, sources);
+	const char *text = pp_arena_printf(scratch, "schedule %s { order { F B } }\n", name);
+	const struct pp_source *source = pp_sources_add(sources, "name", text, strlen(text));
+	const struct pp_ast *ast = pp_parse(scratch, pp_strtab_create(scratch), source, diag);
+	const struct pp_stmt *block = ast->first;
+	bool known = pp_diag_ok(diag) && block && !block->next && !block->extends && block->label.text &&
+	             strcmp(block->label.text, name) == 0;
+	pp_arena_destroy(scratch);
+	return known && !pp_policy_find(name);
+}
+
+/* A name of the file's that can't be used is made one that can, and said. */
+static const char *choose_name(struct pp_arena *arena, const char *given, const char *of_file, FILE *out)
+{
+	if (given)
+		return given;
+	if (pp_exchange_can_name(arena, of_file))
+		return of_file;
+	const char *name = pp_arena_printf(arena, "%s_imported", of_file);
+	fprintf(out, "# `%s` means something else in the language: called %s here\n", of_file, name);
+	return name;
+}
+
 bool pp_exchange_import(struct pp_arena *arena, const struct pp_source *source,
                         const struct pp_exchange_options *options, struct pp_diag *diag, FILE *out)
 {
@@ -156,11 +188,12 @@ bool pp_exchange_import(struct pp_arena *arena, const struct pp_source *source,
 	if (unordered != UINT32_MAX)
 		fprintf(out, "# weight gradients of stage %u do not ascend: bits differ from those of other schedules\n",
 		        unordered);
+	const char *name = choose_name(arena, options->name, schedule->name, out);
 	fprintf(out, "parallel { pp = %u", ranks);
 	if (stages % ranks == 0 && stages > ranks)
 		fprintf(out, "  vpp = %u", stages / ranks);
 	fprintf(out, " }\nstages { place = %s }\nschedule %s {\n",
-	        pp_place_text(arena, ranks, stages, schedule->stage_rank), options->name ? options->name : schedule->name);
+	        pp_place_text(arena, ranks, stages, schedule->stage_rank), name);
 	pp_rows_print(arena, schedule, out);
 	fputs("}\n", out);
 	return true;

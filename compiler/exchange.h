@@ -9,13 +9,17 @@ struct pp_exchange_options {
 	bool legacy;     /* letters B and BW of old files */
 	bool one_layout; /* messages under `layout` alone, else under all */
 	enum pp_layout layout;
-	const char *name; /* import: of the schedule, NULL: made from the file's name */
+	const char *name; /* import: of the schedule (pp_exchange_can_name), NULL: made from the file's name */
 };
 
 /* Check a file: its compute, and its messages under every layout of queues. Prints one line when the compute is right,
  * with a verdict per layout where there are messages. False: something was reported. */
 bool pp_exchange_verify(struct pp_arena *arena, const struct pp_source *source,
                         const struct pp_exchange_options *options, struct pp_diag *diag, FILE *out);
+
+/* Whether a schedule with rows can be called so: an identifier that is no word of the language and no schedule of the
+ * library. */
+bool pp_exchange_can_name(struct pp_arena *arena, const char *name);
 
 /* Print the file as the blocks of a spec: schedule, stages, parallel. False: something was reported, nothing printed.
  */

@@ -6,6 +6,7 @@
 #include "cost.h"
 #include "recompute.h"
 #include "ir/capped.h"
+#include "ir/figures.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -201,7 +202,7 @@ static bool split_evenly(const struct pp_spec *spec, const struct pp_balance_pro
 
 static void report_too_few(const struct pp_spec *spec, const struct pp_balance_problem *problem, struct pp_diag *diag)
 {
-	struct pp_span span = spec->stages.balance_span.start ? spec->stages.balance_span : spec->parallel_span;
+	struct pp_span span = spec->vpp_span.start ? spec->vpp_span : spec->parallel_span; /* what makes so many stages */
 	if (problem->layers < (uint64_t)problem->stages * problem->min_layers) {
 		struct pp_message *m =
 		    pp_error(diag, "E0407", span, "%u layers cannot fill %u stages with at least %u layer%s each",
@@ -213,17 +214,6 @@ static void report_too_few(const struct pp_spec *spec, const struct pp_balance_p
 	struct pp_message *m = pp_error(diag, "E0407", span, "%u layers do not fit into %u stages of at most %u layers",
 	                                problem->layers, problem->stages, problem->max_layers);
 	pp_help(m, "`max_layers` must be at least %u", (problem->layers + problem->stages - 1) / problem->stages);
-}
-
-/* In the largest unit that both sizes of a comparison can be told apart in. */
-static const char *bytes_text(struct pp_arena *arena, uint64_t bytes)
-{
-	static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-	double value = (double)bytes;
-	unsigned unit = 0;
-	for (; value >= 1024 && unit < 4; unit++)
-		value /= 1024;
-	return pp_arena_printf(arena, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
 }
 
 /* Stashes and extras of a layer that are held at the fullest instant. */
@@ -293,8 +283,8 @@ static const char *largest_text(struct pp_arena *arena, const struct pp_spec *sp
 	if (pp_times(largest.bytes, largest.copies) <= activations / 2)
 		return "";
 	const char *of = largest.copies == 1 ? "" : pp_arena_printf(arena, "%u of ", largest.copies);
-	return pp_arena_printf(arena, ", most of them %s%s: %s of `%s`", of, bytes_text(arena, largest.bytes), largest.name,
-	                       pp_layer_title(arena, &spec->model.layers[largest.layer]));
+	return pp_arena_printf(arena, ", most of them %s%s: %s of `%s`", of, pp_show_bytes(arena, largest.bytes),
+	                       largest.name, pp_layer_title(arena, &spec->model.layers[largest.layer]));
 }
 
 /* "weights 1.0 GiB, gradients 2.0 GiB, moments 4.0 GiB" of a rank; what there is none of is left out. */
@@ -309,9 +299,9 @@ static const char *states_text(struct pp_arena *arena, const struct pp_spec *spe
 			sum.gradients = pp_plus(sum.gradients, states.gradients);
 			sum.moments = pp_plus(sum.moments, states.moments);
 		}
-	return pp_arena_printf(arena, "weights %s, gradients %s%s%s", bytes_text(arena, sum.weights),
-	                       bytes_text(arena, sum.gradients), sum.moments ? ", moments " : "",
-	                       sum.moments ? bytes_text(arena, sum.moments) : "");
+	return pp_arena_printf(arena, "weights %s, gradients %s%s%s", pp_show_bytes(arena, sum.weights),
+	                       pp_show_bytes(arena, sum.gradients), sum.moments ? ", moments " : "",
+	                       sum.moments ? pp_show_bytes(arena, sum.moments) : "");
 }
 
 /* The rank that is most over its capacity, else the fullest. */
@@ -368,10 +358,19 @@ static void help_recompute(struct pp_message *message, struct pp_arena *arena, c
 	    needed_with(arena, spec, schedule, PP_RECOMPUTE_NORM | PP_RECOMPUTE_ACT, first, headroom, &cheap_fits);
 	uint64_t full = needed_with(arena, spec, schedule, PP_RECOMPUTE_FULL, first, headroom, &full_fits);
 	if (now == SOME_AGAIN && full_fits)
-		pp_help(message, "`recompute = full` -> %s, which fits", bytes_text(arena, full));
+		pp_help(message, "`recompute = full` -> %s, which fits", pp_show_bytes(arena, full));
 	else if (now == NONE_AGAIN && (full_fits || mostly))
-		pp_help(message, "`recompute = [norm, act]` -> %s%s | `recompute = full` -> %s%s", bytes_text(arena, cheap),
-		        cheap_fits ? ", which fits" : "", bytes_text(arena, full), full_fits ? ", which fits" : "");
+		pp_help(message, "`recompute = [norm, act]` -> %s%s | `recompute = full` -> %s%s", pp_show_bytes(arena, cheap),
+		        cheap_fits ? ", which fits" : "", pp_show_bytes(arena, full), full_fits ? ", which fits" : "");
+}
+
+static uint32_t most_in_flight(const struct pp_balance_problem *problem, uint32_t rank)
+{
+	uint32_t most = 0;
+	for (uint32_t s = 0; s < problem->stages; s++)
+		if (problem->stage_rank[s] == rank && problem->in_flight[s] > most)
+			most = problem->in_flight[s];
+	return most;
 }
 
 /* No split fits: name the rank that is most over in the best one, and what fills it. */
@@ -386,19 +385,23 @@ static void report_memory(struct pp_arena *arena, const struct pp_spec *spec, co
 	const struct pp_gpu *gpu = &spec->cluster.gpu;
 	bool bounded =
 	    spec->schedule_memory && (gpu->memory == 0 || spec->schedule_memory < left_of(gpu->memory, gpu->reserve));
-	struct pp_message *m = pp_error(
-	    diag, "E0501", bounded ? spec->schedule_span : spec->cluster_span, "rank %u needs %s of %s (%s over)%s", worst,
-	    bytes_text(arena, needed), bytes_text(arena, cap), bytes_text(arena, needed > cap ? needed - cap : 0),
-	    spec->stages.split || spec->stages.balance == PP_BALANCE_EVEN ? "" : ", and no split fits better");
+	struct pp_message *m =
+	    pp_error(diag, "E0501", bounded ? spec->schedule_span : spec->cluster_span,
+	             "rank %u needs %s of %s (%s over)%s", worst, pp_show_bytes_beside(arena, needed, cap),
+	             pp_show_bytes_beside(arena, cap, needed), pp_show_bytes(arena, needed > cap ? needed - cap : 0),
+	             spec->stages.split || spec->stages.balance == PP_BALANCE_EVEN ? "" : ", and no split fits better");
 	pp_note(m, "%s, activations in flight %s%s%s%s", states_text(arena, spec, stages, problem, first, worst),
-	        bytes_text(arena, worst_stash), largest_text(arena, spec, problem, first, worst, worst_stash),
-	        buffers ? ", message buffers and workspace " : "", buffers ? bytes_text(arena, buffers) : "");
+	        pp_show_bytes(arena, worst_stash), largest_text(arena, spec, problem, first, worst, worst_stash),
+	        buffers ? ", message buffers and workspace " : "", buffers ? pp_show_bytes(arena, buffers) : "");
 	enum again now = recompute_of(&spec->model);
 	if (spec->model.trains && now != ALL_AGAIN)
 		help_recompute(m, arena, spec, schedule, first, headroom, now, worst_stash > worst_fixed);
 	const char *memory = bounded ? "`memory <= …` is the bound of the schedule"
 	                             : "gpu { memory = … } in `cluster` is the capacity of a device";
-	if (worst_stash > worst_fixed && spec->model.trains)
+	if (worst_stash > worst_fixed && most_in_flight(problem, worst) < 2)
+		pp_help(m, "no order holds less than one microbatch: use more pipeline ranks (pp)%s; %s",
+		        spec->model.trains ? ", or a smaller microbatch or seq" : "", memory);
+	else if (worst_stash > worst_fixed && spec->model.trains)
 		pp_help(m, "fewer microbatches in flight (another schedule), or a smaller microbatch or seq; %s", memory);
 	else if (worst_stash > worst_fixed)
 		pp_help(m, "fewer microbatches in flight (another schedule); %s", memory);

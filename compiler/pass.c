@@ -361,8 +361,9 @@ static void report_over(const struct pp_unit *unit, uint32_t r)
 		             pp_show_bytes(arena, rank->arena_bytes), over);
 	else
 		m = pp_error(unit->diag, "E0501", spec->cluster_span, "rank %u needs %s of %s (%s over)", r,
-		             pp_show_bytes(arena, pp_plus(rank->arena_bytes, rank->reserve)),
-		             pp_show_bytes(arena, rank->capacity), pp_show_bytes(arena, over));
+		             pp_show_bytes_beside(arena, pp_plus(rank->arena_bytes, rank->reserve), rank->capacity),
+		             pp_show_bytes_beside(arena, rank->capacity, pp_plus(rank->arena_bytes, rank->reserve)),
+		             pp_show_bytes(arena, over));
 	pp_note(m, "weights, gradients, moments and workspace %s, activations and messages %s",
 	        pp_show_bytes(arena, rank->static_bytes), pp_show_bytes(arena, rank->arena_bytes - rank->static_bytes));
 	if (bounded)
@@ -397,6 +398,16 @@ static bool run_verify(struct pp_unit *unit)
 	return pp_verify(unit->program, &unit->program->stamp, unit->diag);
 }
 
+/* As zero-bubble schedules do: then the formula of 1f1b says nothing. */
+static bool has_split_backward(const struct pp_unit *unit)
+{
+	for (uint32_t r = 0; r < unit->schedule.ranks; r++)
+		for (uint32_t i = 0; i < unit->schedule.rows[r].count; i++)
+			if (unit->schedule.rows[r].actions[i].kind == PP_I)
+				return true;
+	return false;
+}
+
 /* Fewer microbatches than ranks: legal, but most of the step is filling and draining. */
 static void warn_few_microbatches(const struct pp_unit *unit)
 {
@@ -406,8 +417,11 @@ static void warn_few_microbatches(const struct pp_unit *unit)
 	struct pp_message *m = pp_warning(unit->diag, "W0601", unit->resolved.spec.train_span,
 	                                  "%u microbatch%s on %u ranks: ranks idle %.0f %% of the makespan", microbatches,
 	                                  microbatches == 1 ? "" : "es", ranks, 100 * unit->sim.bubble);
-	pp_help(m, "microbatches = %u would leave about %.0f %% with equal stages under 1f1b: (p-1) / (m+p-1)", 4 * ranks,
-	        100.0 * (ranks - 1) / (5.0 * ranks - 1));
+	if (has_split_backward(unit))
+		pp_help(m, "microbatches = %u, four for every rank, would leave most of them little to wait for", 4 * ranks);
+	else
+		pp_help(m, "microbatches = %u would leave about %.0f %% with equal stages under 1f1b: (p-1) / (m+p-1)",
+		        4 * ranks, 100.0 * (ranks - 1) / (5.0 * ranks - 1));
 }
 
 static double seconds_of(const struct pp_stage *stage)

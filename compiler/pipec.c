@@ -485,6 +485,11 @@ static int exchange(const struct settings *settings, const char *path, const cha
 		pp_fail(&status, PP_EXIT_ENVIRONMENT, "%s is too large", path);
 		return job_fail(job, &status);
 	}
+	if (settings->name && !pp_exchange_can_name(unit->arena, settings->name)) {
+		pp_fail(&status, PP_EXIT_USAGE, "--name=%.60s: a schedule can't be called so; use letters, digits and `_`, %s",
+		        settings->name, "and no word of the language or name of its library");
+		return job_fail(job, &status);
+	}
 	struct pp_exchange_options how = {.legacy = settings->legacy,
 	                                  .one_layout = settings->queues > 0,
 	                                  .layout = settings->queues ? (enum pp_layout)(settings->queues - 1) : 0,

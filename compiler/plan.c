@@ -168,6 +168,9 @@ static void measure_base(struct planning *planning, const char **values)
 	job_close(&job);
 }
 
+/* More is a slip: no schedule holds so much. */
+enum { MOST_TIMES = 1000 };
+
 /* The cap of a row as --set takes it, or NULL: none. False: the row is refused. */
 static bool choose_cap(struct planning *planning, const char *text, struct pp_plan_row *row, const char **value)
 {
@@ -177,6 +180,12 @@ static bool choose_cap(struct planning *planning, const char *text, struct pp_pl
 		*value = NULL;
 	if (!read_multiple(text, &times))
 		return true;
+	if (!(times <= MOST_TIMES)) {
+		row->reason =
+		    pp_arena_printf(planning->arena, "at most %dx, a multiple of the memory of 1f1b, is taken", MOST_TIMES);
+		row->help = "for no bound at all use `none`";
+		return false;
+	}
 	if (!same_base(planning, row->values))
 		measure_base(planning, row->values);
 	if (!planning->base_ok) {

@@ -175,8 +175,8 @@ static const struct pp_plan_row *smallest(const struct pp_plan *plan)
 
 static void print_text(struct pp_arena *arena, const struct pp_plan *plan, const char *file, FILE *out)
 {
-	fprintf(out, "%s: %zu of %zu combinations can be run%s\n", file, plan->ranked, plan->count,
-	        plan->same_batch ? "" : ", ranked by time per sample");
+	fprintf(out, "%s: %zu of %zu combination%s can be run%s\n", file, plan->ranked, plan->count,
+	        plan->count == 1 ? "" : "s", plan->same_batch ? "" : ", ranked by time per sample");
 	if (plan->left_out)
 		fprintf(out, "%zu more that the schedules do not take: --vary=vpp=VALUES shows why\n", plan->left_out);
 	if (plan->lacking)

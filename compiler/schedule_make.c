@@ -39,8 +39,9 @@ static bool fits_placement(const struct pp_resolved *resolved, const struct pp_p
 	if (policy->vpp && (v != policy->vpp || spec->stages.stage_count != p * v)) {
 		struct pp_message *m =
 		    pp_error(diag, "E0614", spec->vpp_span,
-		             "`%s` needs vpp = %" PRIu32 ", and there are %" PRIu32 " stages on %" PRIu32 " ranks",
-		             policy->name, policy->vpp, spec->stages.stage_count, p);
+		             "`%s` needs vpp = %" PRIu32 ", and there %s %" PRIu32 " stage%s on %" PRIu32 " rank%s",
+		             policy->name, policy->vpp, spec->stages.stage_count == 1 ? "is" : "are", spec->stages.stage_count,
+		             spec->stages.stage_count == 1 ? "" : "s", p, p == 1 ? "" : "s");
 		pp_help(m, "leave `vpp` out, or write `vpp = %" PRIu32 "` in `parallel`", policy->vpp);
 		return false;
 	}
@@ -70,7 +71,7 @@ static struct pp_rows_input input_of(const struct pp_resolved *resolved, const s
 	    .block = block,
 	    .shipped = !resolved->schedule,
 	    .drop_surplus = spec->drop_surplus,
-	    .place = spec->schedule_span,
+	    .place = spec->schedule_span.start ? spec->schedule_span : spec->vpp_span, /* --schedule has no line */
 	    .ranks = spec->parallel.pp,
 	    .stages = spec->stages.stage_count,
 	    .microbatches = spec->microbatches,

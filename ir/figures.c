@@ -32,7 +32,7 @@ const char *pp_show_time(struct pp_arena *arena, uint64_t ns, struct pp_time_uni
 	return trimmed(pp_arena_printf(arena, "%.3f", (double)ns / (double)unit.ns));
 }
 
-const char *pp_show_bytes(struct pp_arena *arena, uint64_t bytes)
+static const char *bytes_with(struct pp_arena *arena, uint64_t bytes, int decimals)
 {
 	static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB"};
 	if (bytes < 1024)
@@ -41,7 +41,22 @@ const char *pp_show_bytes(struct pp_arena *arena, uint64_t bytes)
 	size_t unit = 0;
 	for (; value >= 1023.95 && unit + 1 < sizeof units / sizeof units[0]; unit++)
 		value /= 1024;
-	return pp_arena_printf(arena, "%.1f %s", value, units[unit]);
+	return pp_arena_printf(arena, "%.*f %s", decimals, value, units[unit]);
+}
+
+const char *pp_show_bytes(struct pp_arena *arena, uint64_t bytes)
+{
+	return bytes_with(arena, bytes, 1);
+}
+
+const char *pp_show_bytes_beside(struct pp_arena *arena, uint64_t bytes, uint64_t other)
+{
+	for (int decimals = 1; bytes != other && decimals <= 3; decimals++) {
+		const char *text = bytes_with(arena, bytes, decimals);
+		if (strcmp(text, bytes_with(arena, other, decimals)) != 0)
+			return text;
+	}
+	return bytes == other ? pp_show_bytes(arena, bytes) : pp_arena_printf(arena, "%" PRIu64 " B", bytes);
 }
 
 /* Three significant digits and a letter. */

@@ -19,7 +19,7 @@ struct scale {
 	uint32_t columns;
 };
 
-enum { MOST_COLUMNS = 1 << 16 };
+enum { MOST_COLUMNS = 1 << 16, WIDEST_HINT = 1000 };
 
 static uint64_t gcd(uint64_t a, uint64_t b)
 {
@@ -277,6 +277,35 @@ static void print_legend(const struct pp_dump *dump, const struct scale *scale)
 	fprintf(dump->out, "%s idle\n", dump->utf8 ? "\xc2\xb7" : ".");
 }
 
+/* Actions whose label the scaled form has no room for, and the width that all need. */
+static void print_hint(const struct pp_dump *dump, const struct scale *scale)
+{
+	uint64_t wanted = 0;
+	bool short_of_room = false;
+	for (uint32_t rank = 0; !scale->unit && rank < dump->program->ranks; rank++) {
+		const struct pp_stream *stream = &dump->named->streams[rank];
+		for (uint32_t i = 0; dump->chosen[rank] && i < stream->count; i++) {
+			struct pp_interval interval = dump->sim->instr[rank][i];
+			if (!pp_compute_letter(&stream->items[i]) || !visible(scale, interval))
+				continue;
+			uint32_t length = 1 + length_of_number(stream->items[i].mb);
+			uint32_t room = column_of(scale, interval.end) - column_of(scale, interval.start);
+			double columns =
+			    (double)(length + 1) * (double)(scale->to - scale->from) / (double)(interval.end - interval.start);
+			short_of_room |= room < length;
+			if (columns > (double)wanted)
+				wanted = columns < MOST_COLUMNS ? (uint64_t)columns + 1 : MOST_COLUMNS;
+		}
+	}
+	wanted += prefix_width(dump);
+	if (short_of_room && wanted <= WIDEST_HINT)
+		fprintf(dump->out, "%*sa letter alone: no room for its microbatch; --width=%" PRIu64 " shows all\n",
+		        (int)prefix_width(dump), "", wanted);
+	else if (short_of_room)
+		fprintf(dump->out, "%*sa letter alone: no room for its microbatch; --from and --to show a part\n",
+		        (int)prefix_width(dump), "");
+}
+
 void pp_emit_gantt(const struct pp_dump *dump)
 {
 	struct scale scale = choose_scale(dump);
@@ -296,6 +325,7 @@ void pp_emit_gantt(const struct pp_dump *dump)
 		print_row(dump, &row);
 	}
 	print_legend(dump, &scale);
+	print_hint(dump, &scale);
 }
 
 void pp_emit_gantt_json(const struct pp_dump *dump)

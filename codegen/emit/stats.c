@@ -104,6 +104,16 @@ static uint32_t heaviest_rank(const struct pp_dump *dump)
 	return heaviest;
 }
 
+/* The rank that `pipec build` and `plan` name: what is live fits into its arena, with gaps between. */
+static uint32_t largest_arena(const struct pp_dump *dump)
+{
+	uint32_t largest = 0;
+	for (uint32_t rank = 1; rank < dump->program->ranks; rank++)
+		if (dump->program->rank[rank].arena_bytes > dump->program->rank[largest].arena_bytes)
+			largest = rank;
+	return largest;
+}
+
 /* "arena 3.3 MiB = static 1.2 MiB + dynamic 2.1 MiB (0.0 % above live bytes)" */
 static void print_arena(const struct pp_dump *dump, const struct pp_rank *memory)
 {
@@ -124,6 +134,10 @@ static void print_memory(const struct pp_dump *dump)
 	        pp_show_bytes(dump->arena, dump->sim->rank[rank].peak_bytes),
 	        pp_dump_time(dump, dump->sim->rank[rank].peak_at));
 	print_arena(dump, memory);
+	uint32_t largest = largest_arena(dump);
+	if (dump->program->rank[largest].arena_bytes > memory->arena_bytes)
+		fprintf(dump->out, "; the largest arena is rank %u's, %s", largest,
+		        pp_show_bytes_beside(dump->arena, dump->program->rank[largest].arena_bytes, memory->arena_bytes));
 	if (memory->capacity && memory->reserve)
 		fprintf(dump->out, "; capacity %s less reserve %s", pp_show_bytes(dump->arena, memory->capacity),
 		        pp_show_bytes(dump->arena, memory->reserve));

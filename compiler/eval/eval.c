@@ -201,6 +201,19 @@ static const char *operator_text(enum pp_operator op)
 	return texts[op];
 }
 
+/* A plain number beside bytes or a time: its unit was forgotten. */
+static void help_unit(struct pp_eval *eval, struct pp_message *message, const struct pp_datum *quantity,
+                      const struct pp_datum *number)
+{
+	static const char *const units[][2] = {{"bytes", "MiB"}, {"a time", "us"}, {"a rate", "GB/s"}};
+	if (number->kind != PP_DATUM_NUMBER || strcmp(pp_datum_noun(number), "a number") != 0)
+		return;
+	for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+		if (strcmp(pp_datum_noun(quantity), units[i][0]) == 0)
+			pp_help(message, "write the number with its unit, such as `%s%s`", pp_datum_text(eval->arena, number),
+			        units[i][1]);
+}
+
 static bool operands_mismatch(struct pp_eval *eval, const struct pp_expr *expr, const struct pp_datum *a,
                               const struct pp_datum *b)
 {
@@ -208,6 +221,8 @@ static bool operands_mismatch(struct pp_eval *eval, const struct pp_expr *expr, 
 	                                      operator_text(expr->op), pp_datum_noun(a), pp_datum_noun(b));
 	pp_label(message, expr->a->span, "%s", pp_datum_text(eval->arena, a));
 	pp_label(message, expr->b->span, "%s", pp_datum_text(eval->arena, b));
+	help_unit(eval, message, a, b);
+	help_unit(eval, message, b, a);
 	return false;
 }
 

@@ -276,6 +276,16 @@ static bool every_rank_has_a_row(const struct expander *x)
 	return true;
 }
 
+/* "needs one stage per rank; with several use interleaved": what it needs, and the help. */
+static void report_unusable(struct expander *x, const char *text)
+{
+	const char *help = strstr(text, "; ");
+	int length = help ? (int)(help - text) : (int)strlen(text);
+	struct pp_message *message = pp_error(x->diag, "E0614", x->input->place, "`%s` %.*s", x->input->name, length, text);
+	if (help)
+		pp_help(message, "%s", help + 2);
+}
+
 /* The asserts of a library schedule say what it needs, for every rank. */
 static bool usable(struct expander *x)
 {
@@ -288,8 +298,7 @@ static bool usable(struct expander *x)
 				return false;
 			if (truth)
 				continue;
-			pp_error(x->diag, "E0614", x->input->place, "`%s` %s", x->input->name,
-			         stmt->text.text ? stmt->text.text : "cannot be used here");
+			report_unusable(x, stmt->text.text ? stmt->text.text : "cannot be used here");
 			return false;
 		}
 	}

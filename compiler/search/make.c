@@ -148,8 +148,8 @@ static void report_infeasible(struct pp_arena *arena, const struct pp_spec *spec
 	uint64_t room = problem->room[report->tight_rank], lacking = report->least_room - room;
 	struct pp_message *message = pp_error(
 	    diag, "E0640", spec->schedule_span,
-	    "no order fits the memory: rank %" PRIu32 " needs %" PRIu64 " bytes (%s) for activations, there are %" PRIu64,
-	    report->tight_rank, report->least_room, pp_show_bytes(arena, report->least_room), room);
+	    "no order fits the memory: rank %" PRIu32 " needs %s for activations, there are %s", report->tight_rank,
+	    pp_show_bytes_beside(arena, report->least_room, room), pp_show_bytes_beside(arena, room, report->least_room));
 	pp_note(message, "that is one microbatch at a time on all of its stages, beside weights, gradients, moments, "
 	                 "messages and workspace");
 	if (spec->schedule_memory)
@@ -310,6 +310,10 @@ void pp_search_print(struct pp_arena *arena, const struct pp_resolved *resolved,
 		fprintf(out, "stopped by %s\n", report->stopped);
 	else
 		fputs(proven(report, built, bound) ? "stopped by proof\n" : "optimal but for transfers that queue\n", out);
+	if (resolved->spec.seek.objective == PP_SEEK_MEMORY)
+		fprintf(out, "search: activations of the fullest rank %s, %s for the fastest order; at most %d %% slower\n",
+		        pp_show_bytes_beside(arena, report->held, report->held_fastest),
+		        pp_show_bytes_beside(arena, report->held_fastest, report->held), PP_MEMORY_PERCENT);
 }
 
 void pp_search_json(const struct pp_resolved *resolved, const struct pp_schedule *schedule, const struct pp_sim *sim,
@@ -328,6 +332,10 @@ void pp_search_json(const struct pp_resolved *resolved, const struct pp_schedule
 	pp_json_uint(json, "simulated", built);
 	pp_json_uint(json, "bound", bound);
 	pp_json_number(json, "gap", gap_of(report->value, bound));
+	if (resolved->spec.seek.objective == PP_SEEK_MEMORY) {
+		pp_json_uint(json, "held_bytes", report->held);
+		pp_json_uint(json, "held_bytes_of_fastest", report->held_fastest);
+	}
 	pp_json_string(json, "start", report->start);
 	pp_json_uint(json, "effort", report->effort);
 	pp_json_string(json, "stopped", report->stopped);

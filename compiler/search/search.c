@@ -304,6 +304,7 @@ static void spare_memory(struct pp_arena *arena, struct search *s, struct pp_row
 	uint64_t most = 0;
 	for (uint32_t r = 0; r < ranks; r++)
 		most = peak[r] > most ? peak[r] : most;
+	report->held = report->held_fastest = most;
 	tight.room = room;
 	s->problem = &tight;
 	s->effort /= 4;
@@ -324,6 +325,8 @@ static void spare_memory(struct pp_arena *arena, struct search *s, struct pp_row
 			high = peak[r] > high ? peak[r] : high;
 		memcpy(rows, trial, ranks * sizeof *rows);
 		found.effort = report->effort;
+		found.held = high;
+		found.held_fastest = most;
 		*report = found;
 	}
 	s->problem = whole;

@@ -46,6 +46,8 @@ struct pp_search_report {
 	uint64_t effort;     /* actions evaluated */
 	const char *start;   /* construction that the result was improved from */
 	const char *stopped; /* optimal | effort | timeout; queues: make.h put another order in its place */
+	/* PP_SEEK_MEMORY: activations of the fullest rank in bytes, and of the fullest in the fastest order found. */
+	uint64_t held, held_fastest;
 	/* Infeasible: the rank that lacks memory, and the bytes that it needs at least. */
 	uint32_t tight_rank;
 	uint64_t least_room;

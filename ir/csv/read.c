@@ -134,8 +134,9 @@ static bool rows_are_used(struct reading *reading)
 	for (uint32_t rank = 0; rank < csv->ranks; rank++) {
 		if (csv->rows[rank].count)
 			continue;
-		struct pp_message *message = pp_error(reader->diag, "E0650", PP_NO_SPAN,
-		                                      "csv row %u holds no action, but row %u does", rank + 1, csv->ranks);
+		struct pp_message *message =
+		    pp_error(reader->diag, "E0650", PP_NO_SPAN, "%s: csv row %u holds no action, but row %u does",
+		             reader->source->name, rank + 1, csv->ranks);
 		pp_help(message, "each row is a rank and each rank needs a stage: remove the row, or fill it");
 		return false;
 	}

@@ -280,7 +280,8 @@ static bool fits(const struct pp_program *program, uint32_t r, struct pp_arena *
 	if (!rank->capacity || rank->arena_bytes <= usable)
 		return true;
 	struct pp_message *message = pp_error(diag, "V9", PP_NO_SPAN, "rank %" PRIu32 " needs %s of %s (%s over)", r,
-	                                      pp_show_bytes(scratch, rank->arena_bytes), pp_show_bytes(scratch, usable),
+	                                      pp_show_bytes_beside(scratch, rank->arena_bytes, usable),
+	                                      pp_show_bytes_beside(scratch, usable, rank->arena_bytes),
 	                                      pp_show_bytes(scratch, rank->arena_bytes - usable));
 	uint32_t at = 0, most = program->program_count ? most_in_flight(program, r, &at) : 0;
 	pp_note(message, "%s", contents(scratch, rank));

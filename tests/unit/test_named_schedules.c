@@ -190,13 +190,13 @@ static void what_they_need(void **state)
 	assert_false(x.ok);
 	assert_string_equal(
 	    expanded_messages(&x, PP_DIAG_HUMAN),
-	    "error[E0614]: `interleaved` needs vpp >= 2; with one chunk its warm-up holds more activations than 1f1b's and "
-	    "gains nothing: use 1f1b\n");
+	    "error[E0614]: `interleaved` needs vpp >= 2\n"
+	    "   = help: with one chunk its warm-up holds more activations than 1f1b's and gains nothing: use 1f1b\n");
 	expanded_free(&x);
 	x = expand_named("1f1b", (struct shape){.p = 4, .v = 2, .m = 8});
 	assert_false(x.ok);
-	assert_string_equal(expanded_messages(&x, PP_DIAG_HUMAN),
-	                    "error[E0614]: `1f1b` needs one stage per rank; with several use interleaved\n");
+	assert_string_equal(expanded_messages(&x, PP_DIAG_HUMAN), "error[E0614]: `1f1b` needs one stage per rank\n"
+	                                                          "   = help: with several use interleaved\n");
 	expanded_free(&x);
 	x = expanded_create();
 	assert_null(pp_library_schedule(x.arena, x.strings, x.sources, x.diag, "zigzag"));

@@ -174,7 +174,8 @@ static void mem_is_bytes(void **state)
 	                    " 1 | schedule mine { policy { limit mem <= 3  prefer B > F } }\n"
 	                    "   |                                --- 1KiB\n"
 	                    "   |                                    ^^\n"
-	                    "   |                                       - 3\n");
+	                    "   |                                       - 3\n"
+	                    "   = help: write the number with its unit, such as `3MiB`\n");
 	expanded_free(&x);
 }
 

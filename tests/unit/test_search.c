@@ -396,6 +396,8 @@ static void spares_memory(void **state)
 		most_lean = times_lean.rank[r].peak > most_lean ? times_lean.rank[r].peak : most_lean;
 	}
 	assert_true(most_lean < most_fast);
+	assert_int_equal(b.held, most_lean);
+	assert_int_equal(b.held_fastest, most_fast);
 	assert_true(b.value <= a.value + a.value / 20);
 }
 
