@@ -389,7 +389,7 @@ static void report_memory(struct pp_arena *arena, const struct pp_spec *spec, co
 	    pp_error(diag, "E0501", bounded ? spec->schedule_span : spec->cluster_span,
 	             "rank %u needs %s of %s (%s over)%s", worst, pp_show_bytes_beside(arena, needed, cap),
 	             pp_show_bytes_beside(arena, cap, needed), pp_show_bytes(arena, needed > cap ? needed - cap : 0),
-	             spec->stages.split || spec->stages.balance == PP_BALANCE_EVEN ? "" : ", and no split fits better");
+	             spec->stages.split || spec->stages.balance == PP_BALANCE_EVEN ? "" : " in the best split found");
 	pp_note(m, "%s, activations in flight %s%s%s%s", states_text(arena, spec, stages, problem, first, worst),
 	        pp_show_bytes(arena, worst_stash), largest_text(arena, spec, problem, first, worst, worst_stash),
 	        buffers ? ", message buffers and workspace " : "", buffers ? pp_show_bytes(arena, buffers) : "");

@@ -16,8 +16,10 @@
 #include "partition.h"
 #include "recompute.h"
 #include "schedule_make.h"
+#include "search/make.h"
 #include "search/search.h"
 #include "search/place.h"
+#include "split_contest.h"
 #include "stages_print.h"
 
 #include <inttypes.h>
@@ -53,6 +55,8 @@ static bool run_resolve(struct pp_unit *unit)
 	unit->resolved.spec.profile = unit->profile;
 	if (ok)
 		share_deadline(unit);
+	if (unit->instead)
+		unit->resolved.policy = unit->instead;
 	return ok;
 }
 
@@ -195,9 +199,10 @@ static void balance_jointly(struct pp_unit *unit)
 		pp_joint_balance(unit->arena, &loop, &unit->stages);
 }
 
-static bool may_split(const struct pp_spec *spec)
+static bool may_split(const struct pp_unit *unit)
 {
-	return !spec->stages.split && spec->stages.balance != PP_BALANCE_EVEN;
+	const struct pp_spec *spec = &unit->resolved.spec;
+	return !unit->first && !spec->stages.split && spec->stages.balance != PP_BALANCE_EVEN;
 }
 
 /* Where this split leaves a rank without the room that its order needs at least: take that much more from the layers.
@@ -218,16 +223,27 @@ static bool leave_room(struct pp_unit *unit)
 
 enum { MOST_SPLITS = 4 };
 
+static void use_first(struct pp_unit *unit)
+{
+	const struct pp_spec *spec = &unit->resolved.spec;
+	const struct pp_balance_problem *problem =
+	    pp_partition_problem(unit->arena, spec, &unit->draft, unit->headroom, &unit->stages);
+	pp_partition_use(unit->arena, spec, problem, unit->first, &unit->stages);
+}
+
 static bool run_partition(struct pp_unit *unit)
 {
 	const struct pp_spec *spec = &unit->resolved.spec;
-	for (unsigned i = 0; i < MOST_SPLITS; i++) {
+	if (unit->first)
+		use_first(unit);
+	for (unsigned i = 0; i < MOST_SPLITS && !unit->first; i++) {
 		if (!pp_partition(unit->arena, spec, &unit->draft, unit->headroom, &unit->stages, unit->diag))
 			return false;
-		if (!pp_schedule_aware(&unit->resolved) || !may_split(spec) || leave_room(unit))
+		if (!pp_schedule_aware(&unit->resolved) || !may_split(unit) || leave_room(unit))
 			break;
 	}
-	balance_jointly(unit);
+	if (!unit->first)
+		balance_jointly(unit);
 	pp_partition_warn(spec, &unit->stages, unit->diag);
 	if (spec->profile)
 		pp_measured_stages(spec, &unit->stages);
@@ -243,6 +259,12 @@ static bool run_schedule(struct pp_unit *unit)
 	}
 	const struct pp_order_problem *problem = pp_order_of_stages(
 	    unit->arena, spec, unit->draft.stage_rank, &unit->stages, unit->order_headroom, spec->schedule_memory);
+	if (unit->given) {
+		unit->schedule = *unit->given;
+		if (unit->schedule.search)
+			pp_search_remind(unit->arena, &unit->resolved, unit->sources, unit->diag, problem, &unit->schedule);
+		return true;
+	}
 	return make_schedule(unit, problem, &unit->schedule);
 }
 
@@ -524,10 +546,9 @@ static void raise_headroom(struct pp_unit *unit)
  * with. */
 static bool wants_another_round(struct pp_unit *unit, enum pp_pass *from)
 {
-	const struct pp_spec *spec = &unit->resolved.spec;
 	const struct pp_program *program = unit->program;
-	bool splits = may_split(spec), over = false;
-	if ((!splits && !pp_schedule_aware(&unit->resolved)) || unit->replans >= MOST_REPLANS)
+	bool splits = may_split(unit), over = false;
+	if ((!splits && !pp_schedule_aware(&unit->resolved)) || unit->replans >= MOST_REPLANS || unit->given)
 		return false;
 	for (uint32_t r = 0; r < program->ranks; r++)
 		over |= program->rank[r].arena_bytes > arena_limit(unit, &program->rank[r]);
@@ -549,8 +570,8 @@ static bool wants_another_round(struct pp_unit *unit, enum pp_pass *from)
 /* `schedule search` may choose the placement, which the spec then is resolved for. */
 static bool places_itself(struct pp_unit *unit)
 {
-	return unit->resolved.policy && strcmp(unit->resolved.policy, "search") == 0 && !unit->options.hint.place &&
-	       pp_search_place(unit);
+	return unit->resolved.policy && !unit->contestant && strcmp(unit->resolved.policy, "search") == 0 &&
+	       !unit->options.hint.place && pp_search_place(unit);
 }
 
 bool pp_compile(struct pp_unit *unit, enum pp_pass last, void (*after)(const struct pp_unit *, enum pp_pass, void *),
@@ -565,6 +586,8 @@ bool pp_compile(struct pp_unit *unit, enum pp_pass last, void (*after)(const str
 		enum pp_pass from;
 		if (i == PP_PASS_resolve && (last > PP_PASS_resolve || unit->options.placed) && places_itself(unit))
 			i = PP_PASS_resolve - 1;
+		else if (i == PP_PASS_resolve && last > PP_PASS_resolve)
+			pp_split_contest(unit);
 		if (i == PP_PASS_plan && wants_another_round(unit, &from))
 			i = (unsigned)from - 1;
 	}

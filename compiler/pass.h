@@ -36,7 +36,13 @@ struct pp_unit {
 	uint64_t *headroom, *order_headroom;
 	unsigned replans;
 	uint64_t deadline; /* monotonic ns: where the timeout of `schedule search` ends all its searches; 0: not begun */
-	double deviation;  /* of the profile's stages from times of layers, as a share */
+	/* A split and an order that were found to be the best (split_contest.h), or NULL. `instead`: a named schedule in
+	 * place of that of the spec. `contestant`: compiled only to be compared. */
+	const uint32_t *first; /* [stages + 1] */
+	const struct pp_schedule *given;
+	const char *instead;
+	bool contestant;
+	double deviation; /* of the profile's stages from times of layers, as a share */
 	struct pp_program *program;
 	struct pp_sim sim;
 };

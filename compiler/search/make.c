@@ -136,6 +136,15 @@ static void warn_of_start(struct pp_arena *arena, const struct pp_spec *spec, co
 	pp_help(message, "leave `start` out, or name a schedule that holds less, as 1f1b or v_min do");
 }
 
+static void warn_of_timeout(const struct pp_spec *spec, const struct pp_search_report *report, struct pp_diag *diag)
+{
+	if (strcmp(report->stopped, "timeout") != 0)
+		return;
+	pp_help(pp_warning(diag, "W0642", spec->schedule_span,
+	                   "the search was stopped by its timeout: another machine may find another order"),
+	        "raise `timeout`, or leave it out: by itself the search ends after a fixed number of evaluations");
+}
+
 static void report_infeasible(struct pp_arena *arena, const struct pp_spec *spec,
                               const struct pp_order_problem *problem, const struct pp_search_report *report,
                               struct pp_diag *diag)
@@ -204,7 +213,10 @@ bool pp_search_make(struct pp_arena *arena, const struct pp_resolved *resolved, 
                     struct pp_diag *diag, const struct pp_order_problem *problem, bool draft, struct pp_schedule *out)
 {
 	const struct pp_spec *spec = &resolved->spec;
-	struct pp_row *before = !draft && out->search && out->stages == problem->stages ? out->rows : NULL;
+	/* of an earlier round, or, if not stopped yet, from a shorter search to be gone on with */
+	const struct pp_search_report *earlier = !draft && out->stages == problem->stages ? out->search : NULL;
+	const struct pp_row *before = earlier ? out->rows : NULL;
+	bool again = earlier && earlier->stopped;
 	*out = (struct pp_schedule){
 	    .name = spec->schedule_name,
 	    .ranks = problem->ranks,
@@ -232,7 +244,7 @@ bool pp_search_make(struct pp_arena *arena, const struct pp_resolved *resolved, 
 	if (spec->seek.start)
 		warn_of_start(arena, spec, problem, starts.items[0].rows, diag);
 	if (before) /* most of it still holds: less room only moves some actions */
-		starts.items[starts.count++] = (struct pp_search_start){"the round before", before};
+		starts.items[starts.count++] = (struct pp_search_start){again ? "the round before" : earlier->start, before};
 	struct pp_search_options options = {
 	    .objective = (enum pp_objective)spec->seek.objective,
 	    .seed = spec->seek.seed,
@@ -241,7 +253,7 @@ bool pp_search_make(struct pp_arena *arena, const struct pp_resolved *resolved, 
 	    .deadline = spec->seek.deadline,
 	    .start = spec->seek.start ? starts.items[0].rows : NULL,
 	    .start_name = spec->seek.start,
-	    .brief = spec->seek.trial || draft || before,
+	    .brief = spec->seek.trial || draft || again,
 	    .more = starts.items,
 	    .more_count = starts.count,
 	};
@@ -252,11 +264,21 @@ bool pp_search_make(struct pp_arena *arena, const struct pp_resolved *resolved, 
 	}
 	mind_queues(arena, spec, problem, &starts, out->rows, report);
 	out->search = report;
-	if (strcmp(report->stopped, "timeout") == 0)
-		pp_help(pp_warning(diag, "W0642", spec->schedule_span,
-		                   "the search was stopped by its timeout: another machine may find another order"),
-		        "raise `timeout`, or leave it out: by itself the search ends after a fixed number of evaluations");
+	warn_of_timeout(spec, report, diag);
 	return true;
+}
+
+void pp_search_remind(struct pp_arena *arena, const struct pp_resolved *resolved, struct pp_sources *sources,
+                      struct pp_diag *diag, const struct pp_order_problem *problem, const struct pp_schedule *schedule)
+{
+	const struct pp_spec *spec = &resolved->spec;
+	struct starts starts = list_starts(arena, resolved, sources, schedule);
+	struct pp_order_refusal refusal = {0};
+	if (spec->seek.start && starts.count == 0)
+		construct_start(arena, spec, problem, &starts, &refusal);
+	if (spec->seek.start && starts.count)
+		warn_of_start(arena, spec, problem, starts.items[0].rows, diag);
+	warn_of_timeout(spec, schedule->search, diag);
 }
 
 static uint64_t bound_of(const struct pp_resolved *resolved, const struct pp_search_report *report)
@@ -269,9 +291,7 @@ static double gap_of(uint64_t value, uint64_t bound)
 	return bound && value > bound ? (double)(value - bound) / (double)bound : 0;
 }
 
-/* The objective's figure of the built program, counted as orders are: from the first action on. What a rank does ahead
- * of it (clearing gradients) is of no order. */
-static uint64_t built_value(const struct pp_resolved *resolved, uint32_t ranks, const struct pp_sim *sim)
+uint64_t pp_search_built(const struct pp_resolved *resolved, uint32_t ranks, const struct pp_sim *sim)
 {
 	uint64_t first = UINT64_MAX;
 	if (resolved->spec.seek.objective == PP_SEEK_SPAN)
@@ -280,6 +300,12 @@ static uint64_t built_value(const struct pp_resolved *resolved, uint32_t ranks, 
 		if (sim->rank[r].busy && sim->rank[r].first < first)
 			first = sim->rank[r].first;
 	return first < sim->makespan ? sim->makespan - first : sim->makespan;
+}
+
+/* A proof is about orders. Where the split is ours, another one may be faster. */
+static const char *proof_of(const struct pp_resolved *resolved)
+{
+	return resolved->spec.stages.split ? "stopped by proof\n" : "stopped by proof for this split\n";
 }
 
 /* The search proves orders whose transfers do not wait for each other; of the program that is proof only if it is as
@@ -293,7 +319,7 @@ void pp_search_print(struct pp_arena *arena, const struct pp_resolved *resolved,
                      const struct pp_sim *sim, FILE *out)
 {
 	const struct pp_search_report *report = schedule->search;
-	uint64_t bound = bound_of(resolved, report), built = built_value(resolved, schedule->ranks, sim);
+	uint64_t bound = bound_of(resolved, report), built = pp_search_built(resolved, schedule->ranks, sim);
 	struct pp_time_unit unit = pp_time_unit_for(report->value);
 	fprintf(out, "search: place %s, vpp %" PRIu32 "; %s%s %s %s", pp_place_name[resolved->spec.stages.place],
 	        resolved->spec.parallel.vpp, built == report->value ? "" : "ideal ",
@@ -309,7 +335,7 @@ void pp_search_print(struct pp_arena *arena, const struct pp_resolved *resolved,
 	else if (strcmp(report->stopped, "optimal") != 0)
 		fprintf(out, "stopped by %s\n", report->stopped);
 	else
-		fputs(proven(report, built, bound) ? "stopped by proof\n" : "optimal but for transfers that queue\n", out);
+		fputs(proven(report, built, bound) ? proof_of(resolved) : "optimal but for transfers that queue\n", out);
 	if (resolved->spec.seek.objective == PP_SEEK_MEMORY)
 		fprintf(out, "search: activations of the fullest rank %s, %s for the fastest order; at most %d %% slower\n",
 		        pp_show_bytes_beside(arena, report->held, report->held_fastest),
@@ -322,7 +348,7 @@ void pp_search_json(const struct pp_resolved *resolved, const struct pp_schedule
 	static const char *const objectives[] = {
 	    [PP_SEEK_TIME] = "time", [PP_SEEK_SPAN] = "span", [PP_SEEK_MEMORY] = "memory"};
 	const struct pp_search_report *report = schedule->search;
-	uint64_t bound = bound_of(resolved, report), built = built_value(resolved, schedule->ranks, sim);
+	uint64_t bound = bound_of(resolved, report), built = pp_search_built(resolved, schedule->ranks, sim);
 	pp_json_open_object(json, "search");
 	pp_json_string(json, "objective", objectives[resolved->spec.seek.objective]);
 	pp_json_string(json, "place", pp_place_name[resolved->spec.stages.place]);

@@ -17,6 +17,10 @@
 bool pp_search_make(struct pp_arena *arena, const struct pp_resolved *resolved, struct pp_sources *sources,
                     struct pp_diag *diag, const struct pp_order_problem *problem, bool draft, struct pp_schedule *out);
 
+/* What pp_search_make would warn of, where its result is taken from elsewhere (split_contest.h). */
+void pp_search_remind(struct pp_arena *arena, const struct pp_resolved *resolved, struct pp_sources *sources,
+                      struct pp_diag *diag, const struct pp_order_problem *problem, const struct pp_schedule *schedule);
+
 /* "search: makespan 120 us, bound 115 us, gap 4.3 %; from zb_v; 31.0 M actions evaluated; stopped by effort".
  * `sim`: of the built program, data moving on its own. Where it takes another time than its order (order.h: hops that
  * do not wait for each other), the line says so, and calls the order's figure ideal; "stopped by proof" is said only
@@ -28,5 +32,9 @@ void pp_search_print(struct pp_arena *arena, const struct pp_resolved *resolved,
  * of the program. */
 void pp_search_json(const struct pp_resolved *resolved, const struct pp_schedule *schedule, const struct pp_sim *sim,
                     struct pp_json *json);
+
+/* The objective's figure of the built program, counted as orders are: from the first action on. What a rank does ahead
+ * of it (clearing gradients) is of no order. */
+uint64_t pp_search_built(const struct pp_resolved *resolved, uint32_t ranks, const struct pp_sim *sim);
 
 #endif

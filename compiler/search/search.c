@@ -250,6 +250,20 @@ static uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
+static const char *keep_text(struct pp_arena *arena, const char *text)
+{
+	return text ? pp_arena_printf(arena, "%s", text) : NULL;
+}
+
+/* Its words live no longer than the search. */
+static struct pp_order_bound keep_bound(struct pp_arena *arena, const struct pp_order_bound *bound)
+{
+	struct pp_order_bound kept = *bound;
+	kept.makespan_term = keep_text(arena, bound->makespan_term);
+	kept.span_term = keep_text(arena, bound->span_term);
+	return kept;
+}
+
 /* Under the rooms of the problem, by both forms of backward where both may gain. */
 static bool seek(struct pp_arena *arena, struct search *s, struct pp_row *rows, struct pp_search_report *report)
 {
@@ -266,7 +280,7 @@ static bool seek(struct pp_arena *arena, struct search *s, struct pp_row *rows, 
 		if (contest && contest->best[0].value < report->value) {
 			report->value = contest->best[0].value;
 			report->start = contest->best[0].name;
-			report->bound = contest->bounds;
+			report->bound = keep_bound(arena, &contest->bounds);
 			report->stopped = contest->best[0].value <= contest->bound ? "optimal"
 			                  : contest->late                          ? "timeout"
 			                                                           : "effort";

@@ -1,0 +1,84 @@
+/* Under a bound on memory `search` is never slower than a named schedule on the split that this one would have, more
+ * memory never makes it slower here, and nothing it makes is over the bound. */
+#include "compiler/library.h"
+#include "compiler/pass.h"
+
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+static const char gpt[] = "model gpt { hidden = 1024  heads = 16  layers = 24  vocab = 50304  seq = 1024 }\n"
+                          "cluster lab { nodes = 1  gpus = 6\n"
+                          "  gpu { memory = 24GiB  bandwidth = 2TB/s  flops { bf16 = 300TFLOPS } }\n"
+                          "  link intra { bandwidth = 25GB/s  latency = 5us } }\n"
+                          "parallel { pp = 6 }\n"
+                          "schedule 1f1b\n"
+                          "train { microbatch = 1  microbatches = 16  dtype = bf16 }\n";
+static const char custom[] =
+    "model measured { layer part : custom * 8 { time_f = 1ms  time_i = 1.2ms  time_w = 0.8ms\n"
+    "  activation = 64MiB  output = 1MiB } }\n"
+    "cluster lab { nodes = 1  gpus = 4  gpu { memory = 2GiB }  link intra { bandwidth = 20GB/s  latency = 10us } }\n"
+    "parallel { pp = 4 }\n"
+    "schedule 1f1b\n"
+    "train { microbatch = 1  microbatches = 8 }\n";
+
+/* Makespan; UINT64_MAX: refused. */
+static uint64_t makespan_of(const char *text, const char *schedule, const char *vpp, unsigned mebibytes)
+{
+	struct pp_arena *arena = pp_arena_create(NULL);
+	struct pp_unit unit = {.arena = arena,
+	                       .strings = pp_strtab_create(arena),
+	                       .sources = pp_sources_create(arena),
+	                       .tool_version = "test"};
+	const char *sets[] = {pp_arena_printf(arena, "schedule.memory=%uMiB", mebibytes), vpp};
+	unit.diag = pp_diag_create(arena, unit.sources);
+	unit.options.sets = sets;
+	unit.options.set_count = 2;
+	unit.options.schedule = schedule;
+	unit.options.shipped = pp_library;
+	unit.options.shipped_count = pp_library_count;
+	unit.source = pp_sources_add(unit.sources, "x.pipe", text, strlen(text));
+	uint64_t makespan = UINT64_MAX;
+	if (pp_compile(&unit, PP_PASS_simulate, NULL, NULL)) {
+		makespan = unit.sim.makespan;
+		for (uint32_t r = 0; r < unit.program->ranks; r++)
+			assert_true(unit.program->rank[r].arena_bytes <= (uint64_t)mebibytes << 20);
+	}
+	pp_arena_destroy(arena);
+	return makespan;
+}
+
+static void check(const char *text, const char *vpp, const unsigned *caps, const char *const *named)
+{
+	uint64_t before = UINT64_MAX;
+	for (; *caps; caps++) {
+		uint64_t searched = makespan_of(text, "search", vpp, *caps);
+		assert_true(searched < UINT64_MAX && searched <= before);
+		before = searched;
+		for (const char *const *name = named; *name; name++)
+			if (searched > makespan_of(text, *name, vpp, *caps))
+				fail_msg("%s within %u MiB is faster than search, which takes %" PRIu64 " ns", *name, *caps, searched);
+	}
+}
+
+static void search_beats_what_fits(void **state)
+{
+	(void)state;
+	static const char *const flat[] = {"1f1b", "eager_1f1b", "zb_h1", NULL};
+	static const char *const folded[] = {"v_half", "v_min", "v_adaptive", "gis_h", NULL};
+	static const unsigned caps[] = {1536, 1800, 0}, few[] = {260, 0}, small[] = {130, 260, 600, 0};
+	check(gpt, "parallel.vpp=1", caps, flat);
+	check(custom, "parallel.vpp=1", small, flat);
+	check(custom, "parallel.vpp=2", few, folded);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(search_beats_what_fits)};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
