@@ -150,9 +150,10 @@ void pp_spoke_turn(struct pp_star *star, uint64_t now)
 			report(star, now);
 		return;
 	}
-	/* After rank 0 has left in good order, only this rank's own end can take too long. */
+	/* After rank 0 has left in good order, only this rank's own end can take too long. Before, a quarter more patience
+	 * than rank 0 has: where the link between the two is cut, it judges first, since it sees all ranks. */
 	const struct pp_limits *limits = atomic_load(&star->limits);
-	uint64_t limit = star->hub_ended ? limits->stretch[PP_STRETCH_START] : limits->heartbeat;
+	uint64_t limit = star->hub_ended ? limits->stretch[PP_STRETCH_START] : limits->heartbeat + limits->heartbeat / 4;
 	if (now - star->hub_heard <= limit && (star->hub_ended || arrival != PP_CLOSED))
 		return;
 	star->due_since = now;
