@@ -7,13 +7,15 @@ target_compile_definitions(pp_house INTERFACE _POSIX_C_SOURCE=200809L PP_VERSION
 target_compile_options(pp_house INTERFACE
   $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wmissing-prototypes -Wvla
   -ffp-contract=off -fno-omit-frame-pointer>)
+target_compile_options(pp_house INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow -fno-omit-frame-pointer>)
 # clang warns of assert(!"text"), which is how a place that cannot be reached is marked.
 target_compile_options(pp_house INTERFACE $<$<COMPILE_LANG_AND_ID:C,Clang>:-Wno-string-conversion>)
 if(PP_WERROR)
-  target_compile_options(pp_house INTERFACE $<$<COMPILE_LANGUAGE:C>:-Werror>)
+  target_compile_options(pp_house INTERFACE $<$<COMPILE_LANGUAGE:C,CXX>:-Werror> $<$<COMPILE_LANGUAGE:CUDA>:--Werror=all-warnings>)
 endif()
 if(PP_SANITIZE)
-  target_compile_options(pp_house INTERFACE $<$<COMPILE_LANGUAGE:C>:-fsanitize=address,undefined -fno-sanitize-recover=all>)
+  target_compile_options(pp_house INTERFACE
+    $<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=address,undefined -fno-sanitize-recover=all>)
   target_link_options(pp_house INTERFACE -fsanitize=address,undefined)
 endif()
 option(PP_FUZZ "Build libFuzzer programs (clang only)" OFF)
@@ -24,6 +26,7 @@ endif()
 # pp_room(NAME DEPENDENCIES...): the static library of a room, made of every .c file in its folder and the folders in it.
 function(pp_room name)
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.c ${CMAKE_CURRENT_SOURCE_DIR}/*/*.c)
+  list(FILTER sources EXCLUDE REGEX "^${CMAKE_CURRENT_SOURCE_DIR}/cuda/") # a library of its own
   foreach(main ${PP_ROOM_MAINS})
     list(REMOVE_ITEM sources ${CMAKE_CURRENT_SOURCE_DIR}/${main}.c)
   endforeach()

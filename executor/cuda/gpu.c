@@ -1,0 +1,74 @@
+/* Finding GPUs. The binary starts on machines without a driver: the runtime library loads without one, and its calls
+ * say so. */
+#include "gpu.h"
+
+#include <cuda_runtime_api.h>
+
+#include <stdlib.h>
+
+int pp_gpu_count(struct pp_status *status)
+{
+	int count = 0, driver = 0, runtime = 0;
+	cudaError_t error = cudaGetDeviceCount(&count); /* on an error the number is not written */
+	if (error == cudaSuccess && count > 0)
+		return count;
+	cudaDriverGetVersion(&driver);
+	cudaRuntimeGetVersion(&runtime);
+	int major = runtime / 1000, minor = runtime % 1000 / 10;
+	if (error == cudaErrorInsufficientDriver && driver == 0)
+		pp_fail(status, PP_EXIT_ENVIRONMENT,
+		        "no CUDA driver on this machine: install NVIDIA's driver for CUDA %d.%d or later, or run with "
+		        "--device=cpu",
+		        major, minor);
+	else if (error == cudaErrorInsufficientDriver)
+		pp_fail(status, PP_EXIT_ENVIRONMENT,
+		        "the CUDA driver of this machine is for CUDA %d.%d, this piperun needs %d.%d or later: update the driver, "
+		        "or run with --device=cpu",
+		        driver / 1000, driver % 1000 / 10, major, minor);
+	else if (error == cudaErrorStubLibrary)
+		pp_fail(status, PP_EXIT_ENVIRONMENT,
+		        "the CUDA driver that was loaded is the one to link with only: take the folder `stubs` out of "
+		        "LD_LIBRARY_PATH");
+	else if (error == cudaErrorNoDevice || error == cudaSuccess)
+		pp_fail(status, PP_EXIT_ENVIRONMENT, "no GPU on this machine%s; run with --device=cpu",
+		        getenv("CUDA_VISIBLE_DEVICES") ? " among those that CUDA_VISIBLE_DEVICES names" : "");
+	else
+		pp_fail(status, PP_EXIT_ENVIRONMENT, "cannot use the GPUs of this machine: %s (CUDA error %d)",
+		        cudaGetErrorString(error), (int)error);
+	return 0;
+}
+
+/* The `wanted`-th number of a list, over again from its end on. False: it is no list of numbers from 0 to count - 1. */
+static bool pick(const char *list, int count, uint32_t wanted, int *ordinal)
+{
+	enum { MOST = 1024 };
+	int items[MOST];
+	uint32_t length = 0;
+	for (const char *at = list;; at++) {
+		char *end;
+		long value = *at >= '0' && *at <= '9' ? strtol(at, &end, 10) : -1;
+		if (value < 0 || value >= count || length == MOST)
+			return false;
+		items[length++] = (int)value;
+		at = end;
+		if (*at == '\0')
+			break;
+		if (*at != ',')
+			return false;
+	}
+	*ordinal = items[wanted % length];
+	return true;
+}
+
+bool pp_gpu_choose(const char *list, uint32_t local, int *ordinal, struct pp_status *status)
+{
+	int count = pp_gpu_count(status);
+	if (count == 0)
+		return false;
+	if (!list) {
+		*ordinal = (int)(local % (uint32_t)count);
+		return true;
+	}
+	return pick(list, count, local, ordinal) ||
+	       pp_fail(status, PP_EXIT_USAGE, "--gpus=%s: want numbers of GPUs from 0 to %d, as 0,2", list, count - 1);
+}

@@ -1,0 +1,19 @@
+/* The GPUs of this machine, before anything is done with one. */
+#ifndef PP_GPU_H
+#define PP_GPU_H
+
+#include "ir/status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Number of GPUs, 0: none can be used; then *status says why and what would help, as a failure of the environment.
+ * Never starts a context. Safe without a driver. */
+int pp_gpu_count(struct pp_status *status);
+
+/* The GPU of a process or thread that is the `local`-th on this machine, from 0: one after the other, over again where
+ * there are more ranks than GPUs. `list` names GPUs by ordinal, as "0,2,3"; NULL: all. False: the list is wrong, or
+ * there is no GPU. */
+bool pp_gpu_choose(const char *list, uint32_t local, int *ordinal, struct pp_status *status);
+
+#endif
