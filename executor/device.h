@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 struct pp_device; /* implementer's context */
+struct pp_loop_mover;
 
 /* Operands of one body call: slots of the rank or PP_NULL. */
 struct pp_call {
@@ -38,6 +39,8 @@ struct pp_body_link {
 
 struct pp_device_ops {
 	const char *name; /* "cpu" */
+	/* What moves its memory between ranks that are threads of one process; NULL: memcpy does. */
+	const struct pp_loop_mover *mover;
 	bool (*supports)(enum pp_body_op op);
 	/* Allocate the arena of this coordinate's pipeline rank and prepare every body. Nothing is allocated after this. */
 	struct pp_device *(*create)(const struct pp_program *program, struct pp_coord coord, struct pp_status *status);

@@ -156,6 +156,9 @@ static int end_run(struct rank_thread *ranks, uint32_t count)
 static int run_ranks(struct pp_launch *launch, const struct pp_loaded *loaded, struct pp_loop *loop)
 {
 	const struct pp_program *program = loaded->program;
+	const bool moved = launch->device->mover != NULL;
+	const struct pp_transport_ops *direct = moved ? &pp_transport_loop_ordered : &pp_transport_loop;
+	const struct pp_transport_ops *queued = moved ? &pp_transport_queued_ordered : &pp_transport_queued;
 	uint32_t world = (uint32_t)pp_grid_world(program);
 	struct pp_watch *watches = PP_NEW_ARRAY(launch->arena, struct pp_watch, world);
 	struct rank_thread *ranks = PP_NEW_ARRAY(launch->arena, struct rank_thread, world);
@@ -163,7 +166,7 @@ static int run_ranks(struct pp_launch *launch, const struct pp_loaded *loaded, s
 		pp_watch_init(&watches[i], program, i, PP_NO_DEADLINE);
 	for (uint32_t i = 0; i < world && launch->queues != PP_LAYOUT_CHANNEL; i++) {
 		struct pp_status status;
-		ranks[i].queued = pp_queued_open(program, pp_grid_coord(program, i), launch->queues, &pp_transport_loop,
+		ranks[i].queued = pp_queued_open(program, pp_grid_coord(program, i), launch->queues, direct,
 		                                 pp_loop_endpoint(loop, i), &status);
 		if (!ranks[i].queued)
 			return pp_launch_failed(&(struct pp_loaded){0}, &status, true);
@@ -178,7 +181,7 @@ static int run_ranks(struct pp_launch *launch, const struct pp_loaded *loaded, s
 		ranks[i].run = (struct pp_rank_run){.program = program,
 		                                    .world = i,
 		                                    .device_ops = launch->device,
-		                                    .transport = ranks[i].queued ? &pp_transport_queued : &pp_transport_loop,
+		                                    .transport = ranks[i].queued ? queued : direct,
 		                                    .endpoint = ranks[i].queued ? ranks[i].queued : pp_loop_endpoint(loop, i),
 		                                    .watch = &watches[i],
 		                                    .options = &launch->run,
@@ -222,6 +225,7 @@ int pp_launch_loop(struct pp_launch *launch)
 	struct pp_loop *loop = pp_loop_create(loaded.program, &launch->transport, &status);
 	if (!loop)
 		return pp_launch_failed(&loaded, &status, true);
+	pp_loop_move_by(loop, launch->device->mover);
 	launch->run.marks.transport = pp_resident_bytes();
 	int code = run_ranks(launch, &loaded, loop);
 	pp_loop_destroy(loop);

@@ -198,6 +198,8 @@ static bool prepare(struct training *training, struct pp_status *status)
 	interp->device = make_device(run, status);
 	if (!interp->device || !pp_interp_open(interp, status))
 		return false;
+	if (run->transport->bind && !run->transport->bind(run->endpoint, interp->device, status))
+		return false;
 	run->device_ops->init(interp->device, program->train.seed);
 	if (options->canary && !(training->canary = pp_canary_open(interp, status)))
 		return false;

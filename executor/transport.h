@@ -18,6 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct pp_device;
 struct pp_endpoint; /* implementer's context: one rank's end of everything */
 struct pp_watch;
 
@@ -32,6 +33,14 @@ struct pp_transport_options {
 
 struct pp_transport_ops {
 	const char *name; /* "loop", "mpi" */
+
+	/* Posts are in the order of a device's stream: a post takes effect after all that the device had been given at the
+	 * post, and PP_DONE means that all that it is given from then on comes after the completion. Addresses are those of
+	 * the device's memory. */
+	bool stream_ordered;
+	/* The device of this rank, once it is made and before anything is posted. NULL: memory of the host is all it takes.
+	 */
+	bool (*bind)(struct pp_endpoint *endpoint, struct pp_device *device, struct pp_status *status);
 
 	/* `send` and `recv` instructions: the k-th post of a step on a channel has seq k. */
 	void (*post_send)(struct pp_endpoint *endpoint, const struct pp_instr *instr, const void *from);

@@ -21,10 +21,11 @@ int pp_gpu_count(struct pp_status *status)
 		        "--device=cpu",
 		        major, minor);
 	else if (error == cudaErrorInsufficientDriver)
-		pp_fail(status, PP_EXIT_ENVIRONMENT,
-		        "the CUDA driver of this machine is for CUDA %d.%d, this piperun needs %d.%d or later: update the driver, "
-		        "or run with --device=cpu",
-		        driver / 1000, driver % 1000 / 10, major, minor);
+		pp_fail(
+		    status, PP_EXIT_ENVIRONMENT,
+		    "the CUDA driver of this machine is for CUDA %d.%d, this piperun needs %d.%d or later: update the driver, "
+		    "or run with --device=cpu",
+		    driver / 1000, driver % 1000 / 10, major, minor);
 	else if (error == cudaErrorStubLibrary)
 		pp_fail(status, PP_EXIT_ENVIRONMENT,
 		        "the CUDA driver that was loaded is the one to link with only: take the folder `stubs` out of "

@@ -16,7 +16,8 @@ bool pp_loop_team_make(struct pp_loop_team *team, uint32_t members)
 {
 	team->member_count = members;
 	team->members = calloc(members, sizeof *team->members);
-	return team->members != NULL;
+	team->parts = calloc(members, sizeof *team->parts);
+	return team->members && team->parts;
 }
 
 bool pp_loop_team_join(struct pp_loop_team *team, uint32_t member, uint32_t capacity)
@@ -32,13 +33,15 @@ void pp_loop_team_free(struct pp_loop_team *team)
 	for (uint32_t i = 0; team->members && i < team->member_count; i++)
 		free(team->members[i].posts);
 	free(team->members);
+	free(team->parts);
 	team->members = NULL;
+	team->parts = NULL;
 }
 
 uint64_t pp_loop_team_post(struct pp_loop_team *team, uint32_t member, const struct pp_part *part)
 {
 	struct pp_loop_member *own = &team->members[member];
-	uint64_t number = atomic_load_explicit(&own->posted, memory_order_relaxed);
+	uint64_t number = pp_loop_team_next(team, member);
 	own->posts[number % own->capacity] = *part;
 	atomic_store_explicit(&own->posted, number + 1, memory_order_release);
 	return number;
@@ -104,7 +107,7 @@ static void allgather(const struct pp_loop_team *team, uint64_t number)
 		}
 }
 
-static void run(const struct pp_loop_team *team, uint64_t number)
+static void run_here(const struct pp_loop_team *team, uint64_t number)
 {
 	switch ((enum pp_collective)part_of(team, 0, number)->kind) {
 	case PP_ALLREDUCE:
@@ -119,6 +122,21 @@ static void run(const struct pp_loop_team *team, uint64_t number)
 	case PP_COLLECTIVE_COUNT:
 		break;
 	}
+}
+
+static bool run(struct pp_loop_team *team, uint64_t number, char *why, size_t size)
+{
+	if (!team->mover) {
+		run_here(team, number);
+		return true;
+	}
+	for (uint32_t i = 0; i < team->member_count; i++)
+		team->parts[i] = part_of(team, i, number);
+	struct pp_status status;
+	if (team->mover->collect(team->lane, number, team->parts, team->member_count, &status))
+		return true;
+	snprintf(why, size, "cannot move data: %s", status.text);
+	return false;
 }
 
 static bool all_posted(const struct pp_loop_team *team, uint64_t number)
@@ -137,7 +155,7 @@ static bool congruent(const struct pp_loop_team *team, uint64_t number, char *wh
 		char texts[2][PP_PART_TEXT];
 		if (pp_part_equal(first, other))
 			continue;
-		snprintf(why, size, "member 0 posts %s, member %" PRIu32 " %s", pp_part_text(first, texts[0]), i,
+		snprintf(why, size, "disagree: member 0 posts %s, member %" PRIu32 " %s", pp_part_text(first, texts[0]), i,
 		         pp_part_text(other, texts[1]));
 		return false;
 	}
@@ -150,11 +168,9 @@ bool pp_loop_team_move(struct pp_loop_team *team, char *why, size_t size)
 	    atomic_flag_test_and_set(&team->moving))
 		return true;
 	uint64_t done = atomic_load_explicit(&team->done, memory_order_acquire);
-	bool equal = true;
-	while (all_posted(team, done) && (equal = congruent(team, done, why, size))) {
-		run(team, done);
+	bool fine = true;
+	while (all_posted(team, done) && (fine = congruent(team, done, why, size) && run(team, done, why, size)))
 		atomic_store_explicit(&team->done, ++done, memory_order_release);
-	}
 	atomic_flag_clear(&team->moving);
-	return equal;
+	return fine;
 }

@@ -3,7 +3,7 @@
 #ifndef PP_COLLECTIVE_LOOP_H
 #define PP_COLLECTIVE_LOOP_H
 
-#include "collective.h"
+#include "loop_mover.h"
 
 #include <stdatomic.h>
 
@@ -19,6 +19,9 @@ struct pp_loop_team {
 	uint32_t member_count;
 	atomic_uint_least64_t done;
 	atomic_flag moving;
+	const struct pp_loop_mover *mover; /* NULL: the members' memory is the host's */
+	struct pp_lane *lane;
+	const struct pp_part **parts; /* [members]: of the present collective, the mover's */
 };
 
 /* Zeroed memory; released with pp_loop_team_free. False: out of memory. */
@@ -27,11 +30,17 @@ bool pp_loop_team_make(struct pp_loop_team *team, uint32_t members);
 bool pp_loop_team_join(struct pp_loop_team *team, uint32_t member, uint32_t capacity);
 void pp_loop_team_free(struct pp_loop_team *team);
 
-/* Returns the number of the post: it is over once `done` is larger. */
+/* The number that the member's next post will have: it is over once `done` is larger. */
+static inline uint64_t pp_loop_team_next(const struct pp_loop_team *team, uint32_t member)
+{
+	return atomic_load_explicit(&team->members[member].posted, memory_order_relaxed);
+}
+
+/* Returns the number of the post. */
 uint64_t pp_loop_team_post(struct pp_loop_team *team, uint32_t member, const struct pp_part *part);
 
 /* Move everything that all members have posted, unless another member is at it. False: members posted different
- * collectives, `why` says which. */
+ * collectives, or the mover failed; `why` says what: it goes on from "members of …". */
 bool pp_loop_team_move(struct pp_loop_team *team, char *why, size_t size);
 
 static inline bool pp_loop_team_is_done(const struct pp_loop_team *team, uint64_t number)

@@ -185,6 +185,11 @@ static const char *failure(const struct pp_endpoint *endpoint)
 	return endpoint->ops->failure(endpoint->below);
 }
 
+static bool bind(struct pp_endpoint *endpoint, struct pp_device *device, struct pp_status *status)
+{
+	return endpoint->ops->bind(endpoint->below, device, status);
+}
+
 /* ---- life ------------------------------------------------------------------------------------ */
 
 static bool make_tables(struct pp_endpoint *endpoint)
@@ -245,6 +250,24 @@ void pp_queued_close(struct pp_endpoint *endpoint)
 
 const struct pp_transport_ops pp_transport_queued = {
     .name = "queued",
+    .post_send = post_send,
+    .post_recv = post_recv,
+    .post_coll = post_coll,
+    .post_body = post_body,
+    .test = test,
+    .test_coll = test_coll,
+    .test_body = test_body,
+    .poll = poll,
+    .exchange = exchange,
+    .test_exchange = test_exchange,
+    .give_up = give_up,
+    .failure = failure,
+};
+
+const struct pp_transport_ops pp_transport_queued_ordered = {
+    .name = "queued",
+    .stream_ordered = true,
+    .bind = bind,
     .post_send = post_send,
     .post_recv = post_recv,
     .post_coll = post_coll,

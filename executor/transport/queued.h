@@ -15,5 +15,7 @@ struct pp_endpoint *pp_queued_open(const struct pp_program *program, struct pp_c
 void pp_queued_close(struct pp_endpoint *endpoint);
 
 extern const struct pp_transport_ops pp_transport_queued;
+/* Over a transport in stream order. */
+extern const struct pp_transport_ops pp_transport_queued_ordered;
 
 #endif

@@ -36,6 +36,7 @@ struct channel {
 	struct queue send, recv;
 	atomic_uint_least64_t done;
 	atomic_flag moving;
+	struct pp_lane *lane; /* of a mover: made by the sender */
 };
 
 /* Membership of a rank in the instance of a group that its coordinate belongs to; no team: it is no member. The member
@@ -67,13 +68,15 @@ struct pp_endpoint {
 	size_t bytes;
 	uint64_t exchanges; /* begun */
 	bool copied;
+	struct pp_device *device; /* bound to, where there is a mover */
 };
 
 struct pp_loop {
 	const struct pp_program *program;
 	struct pp_transport_options options;
-	uint32_t world;           /* ranks */
-	struct channel *channels; /* [tp * dp][channel_count] */
+	const struct pp_loop_mover *mover; /* NULL: memcpy */
+	uint32_t world;                    /* ranks */
+	struct channel *channels;          /* [tp * dp][channel_count] */
 	struct pp_endpoint *endpoints;
 	atomic_uint_least64_t arrived, left; /* exchanges, counted over all ranks */
 	atomic_int failed;                   /* 0 no, 1 its text is being written, 2 yes */
@@ -110,19 +113,59 @@ static const char *failure(const struct pp_endpoint *endpoint)
 	return loop->gave_up == PP_NULL || loop->gave_up == endpoint->world ? loop->failure : loop->told;
 }
 
+/* ---- a mover's marks ------------------------------------------------------------------------- */
+
+/* What this rank posts comes after all that its device has been given. */
+static void mark(struct pp_endpoint *endpoint, struct pp_lane *lane, uint32_t end, uint64_t number)
+{
+	struct pp_status status;
+	if (endpoint->device && !endpoint->loop->mover->mark(lane, endpoint->device, end, number, &status))
+		set_failure(endpoint->loop, PP_NULL, status.text);
+}
+
+/* Nothing is left to do, but for what this rank's device is given from here on, which comes after. */
+static enum pp_progress follow(struct pp_endpoint *endpoint, struct pp_lane *lane, uint64_t number)
+{
+	struct pp_status status;
+	if (!endpoint->device || endpoint->loop->mover->follow(lane, endpoint->device, number, &status))
+		return PP_DONE;
+	set_failure(endpoint->loop, PP_NULL, status.text);
+	return PP_FAILED;
+}
+
 /* ---- channels -------------------------------------------------------------------------------- */
 
-static void push(struct queue *queue, const struct pp_instr *instr, const void *from, void *to, bool first_of_step)
+enum end { SENDER, RECEIVER };
+
+static void push(struct pp_endpoint *endpoint, struct channel *channel, enum end end, const struct post *post)
 {
+	struct queue *queue = end == SENDER ? &channel->send : &channel->recv;
 	uint64_t number = atomic_load_explicit(&queue->posted, memory_order_relaxed);
-	if (first_of_step)
+	if (post->instr->a[1] == 0)
 		queue->base = number;
-	queue->posts[number % queue->capacity] = (struct post){instr, from, to};
+	mark(endpoint, channel->lane, end, number);
+	queue->posts[number % queue->capacity] = *post;
 	atomic_store_explicit(&queue->posted, number + 1, memory_order_release);
 }
 
-static bool transfer(struct pp_loop *loop, const struct post *send, const struct post *recv)
+static bool move(struct pp_loop *loop, const struct channel *channel, uint64_t number, const struct post *send,
+                 const struct post *recv, uint64_t bytes)
 {
+	if (!loop->mover) {
+		memcpy(recv->to, send->from, bytes);
+		return true;
+	}
+	struct pp_status status;
+	if (loop->mover->copy(channel->lane, number, recv->to, send->from, bytes, &status))
+		return true;
+	set_failure(loop, PP_NULL, status.text);
+	return false;
+}
+
+static bool transfer(struct pp_loop *loop, const struct channel *channel, uint64_t number)
+{
+	const struct post *send = &channel->send.posts[number % channel->send.capacity],
+	                  *recv = &channel->recv.posts[number % channel->recv.capacity];
 	struct pp_identity sent = pp_identity_of(loop->program, send->instr),
 	                   expected = pp_identity_of(loop->program, recv->instr);
 	bool equal = loop->options.check_identity ? pp_identity_equal(&sent, &expected) : sent.bytes == expected.bytes;
@@ -132,8 +175,7 @@ static bool transfer(struct pp_loop *loop, const struct post *send, const struct
 		set_failure(loop, PP_NULL, text);
 		return false;
 	}
-	memcpy(recv->to, send->from, sent.bytes);
-	return true;
+	return move(loop, channel, number, send, recv, sent.bytes);
 }
 
 /* Move everything of a channel that both ends have posted, unless the other end is at it. */
@@ -148,8 +190,7 @@ static void move_channel(struct pp_loop *loop, struct channel *channel)
 	done = atomic_load_explicit(&channel->done, memory_order_acquire);
 	while (done < atomic_load_explicit(&channel->send.posted, memory_order_acquire) &&
 	       done < atomic_load_explicit(&channel->recv.posted, memory_order_acquire)) {
-		if (!transfer(loop, &channel->send.posts[done % channel->send.capacity],
-		              &channel->recv.posts[done % channel->recv.capacity]))
+		if (!transfer(loop, channel, done))
 			break;
 		atomic_store_explicit(&channel->done, ++done, memory_order_release);
 	}
@@ -159,14 +200,14 @@ static void move_channel(struct pp_loop *loop, struct channel *channel)
 static void post_send(struct pp_endpoint *endpoint, const struct pp_instr *instr, const void *from)
 {
 	struct channel *channel = &endpoint->channels[instr->a[0]];
-	push(&channel->send, instr, from, NULL, instr->a[1] == 0);
+	push(endpoint, channel, SENDER, &(struct post){instr, from, NULL});
 	move_channel(endpoint->loop, channel);
 }
 
 static void post_recv(struct pp_endpoint *endpoint, const struct pp_instr *instr, void *to)
 {
 	struct channel *channel = &endpoint->channels[instr->a[0]];
-	push(&channel->recv, instr, NULL, to, instr->a[1] == 0);
+	push(endpoint, channel, RECEIVER, &(struct post){instr, NULL, to});
 	move_channel(endpoint->loop, channel);
 }
 
@@ -180,32 +221,35 @@ static void move_team(struct pp_endpoint *endpoint, uint32_t group)
 	if (pp_loop_team_move(endpoint->seats[group].team, why, sizeof why))
 		return;
 	if (group < loop->program->group_count)
-		snprintf(text, sizeof text, "members of group g%" PRIu32 " disagree: %s", group, why);
+		snprintf(text, sizeof text, "members of group g%" PRIu32 " %s", group, why);
 	else
-		snprintf(text, sizeof text, "members of a tensor-parallel group disagree: %s", why);
+		snprintf(text, sizeof text, "members of a tensor-parallel group %s", why);
 	set_failure(loop, PP_NULL, text);
+}
+
+static uint64_t post_part(struct pp_endpoint *endpoint, uint32_t group, const struct pp_part *part)
+{
+	const struct seat *seat = &endpoint->seats[group];
+	mark(endpoint, seat->team->lane, seat->position, pp_loop_team_next(seat->team, seat->position));
+	uint64_t number = pp_loop_team_post(seat->team, seat->position, part);
+	move_team(endpoint, group);
+	return number;
 }
 
 static void post_coll(struct pp_endpoint *endpoint, const struct pp_instr *instr, const void *from, void *to)
 {
 	uint32_t group = instr->a[1];
-	const struct seat *seat = &endpoint->seats[group];
-	struct pp_part part = pp_part_of(instr, from, to, seat->position);
-	endpoint->colls[endpoint->coll_count++] = (struct pending_coll){
-	    .id = instr->a[0], .group = group, .number = pp_loop_team_post(seat->team, seat->position, &part)};
-	move_team(endpoint, group);
+	struct pp_part part = pp_part_of(instr, from, to, endpoint->seats[group].position);
+	endpoint->colls[endpoint->coll_count++] =
+	    (struct pending_coll){.id = instr->a[0], .group = group, .number = post_part(endpoint, group, &part)};
 }
 
 static uint32_t post_body(struct pp_endpoint *endpoint, enum pp_collective kind, enum pp_dtype dtype, const void *from,
                           void *to, uint64_t count)
 {
-	uint32_t bodies = endpoint->loop->program->group_count;
-	const struct seat *seat = &endpoint->seats[bodies];
 	struct pp_part part = {
 	    .from = from, .to = to, .count = count, .kind = (uint8_t)kind, .dtype = (uint8_t)dtype, .id = PP_NULL};
-	uint64_t number = pp_loop_team_post(seat->team, seat->position, &part);
-	move_team(endpoint, bodies);
-	return (uint32_t)number;
+	return (uint32_t)post_part(endpoint, endpoint->loop->program->group_count, &part);
 }
 
 /* ---- polling --------------------------------------------------------------------------------- */
@@ -228,10 +272,10 @@ static enum pp_progress test(struct pp_endpoint *endpoint, uint32_t index, uint3
 	bool sender = loop->program->channels[index].source == endpoint->coord.pp;
 	uint64_t number = (sender ? channel->send.base : channel->recv.base) + seq;
 	if (atomic_load_explicit(&channel->done, memory_order_acquire) > number)
-		return PP_DONE;
+		return follow(endpoint, channel->lane, number);
 	poll(endpoint);
 	if (atomic_load_explicit(&channel->done, memory_order_acquire) > number)
-		return PP_DONE;
+		return follow(endpoint, channel->lane, number);
 	return atomic_load(&loop->failed) ? PP_FAILED : PP_PENDING;
 }
 
@@ -242,24 +286,25 @@ static enum pp_progress test_coll(struct pp_endpoint *endpoint, uint32_t id)
 		at++;
 	if (at == endpoint->coll_count)
 		return PP_DONE;
-	const struct pending_coll *pending = &endpoint->colls[at];
-	const struct pp_loop_team *team = endpoint->seats[pending->group].team;
-	if (!pp_loop_team_is_done(team, pending->number)) {
+	const struct pending_coll pending = endpoint->colls[at];
+	const struct pp_loop_team *team = endpoint->seats[pending.group].team;
+	if (!pp_loop_team_is_done(team, pending.number)) {
 		poll(endpoint);
-		if (!pp_loop_team_is_done(team, pending->number))
+		if (!pp_loop_team_is_done(team, pending.number))
 			return atomic_load(&endpoint->loop->failed) ? PP_FAILED : PP_PENDING;
 	}
 	endpoint->colls[at] = endpoint->colls[--endpoint->coll_count];
-	return PP_DONE;
+	return follow(endpoint, team->lane, pending.number);
 }
 
 static enum pp_progress test_body(struct pp_endpoint *endpoint, uint32_t ticket)
 {
 	const struct pp_loop_team *team = endpoint->seats[endpoint->loop->program->group_count].team;
 	for (int i = 0; i < 2; i++) {
-		uint32_t done = (uint32_t)atomic_load_explicit(&team->done, memory_order_acquire);
-		if ((int32_t)(done - ticket) > 0) /* far fewer than 2^31 are outstanding */
-			return PP_DONE;
+		uint64_t done = atomic_load_explicit(&team->done, memory_order_acquire);
+		uint32_t ahead = (uint32_t)done - ticket; /* far fewer than 2^31 are outstanding */
+		if ((int32_t)ahead > 0)
+			return follow(endpoint, team->lane, done - ahead);
 		if (i == 0)
 			poll(endpoint);
 	}
@@ -308,6 +353,36 @@ static enum pp_progress test_exchange(struct pp_endpoint *endpoint)
 	if (endpoint->copied && atomic_load(&loop->left) >= wanted)
 		return PP_DONE;
 	return atomic_load(&loop->failed) ? PP_FAILED : PP_PENDING;
+}
+
+/* ---- lanes of a mover ------------------------------------------------------------------------ */
+
+/* The sender of a channel and the first member of a group make the lane, before any rank posts. */
+static bool bind(struct pp_endpoint *endpoint, struct pp_device *device, struct pp_status *status)
+{
+	struct pp_loop *loop = endpoint->loop;
+	const struct pp_loop_mover *mover = loop->mover;
+	endpoint->device = device;
+	for (uint32_t i = 0; i < endpoint->mine_count; i++) {
+		struct channel *channel = &endpoint->channels[endpoint->mine[i]];
+		if (loop->program->channels[endpoint->mine[i]].source == endpoint->coord.pp &&
+		    !(channel->lane = mover->open(device, 2, channel->send.capacity, status)))
+			return false;
+	}
+	for (uint32_t i = 0; i <= loop->program->group_count; i++) {
+		struct pp_loop_team *team = endpoint->seats[i].team;
+		if (!team || endpoint->seats[i].position != 0)
+			continue;
+		team->mover = mover;
+		if (!(team->lane = mover->open(device, team->member_count, team->members[0].capacity, status)))
+			return false;
+	}
+	return true;
+}
+
+void pp_loop_move_by(struct pp_loop *loop, const struct pp_loop_mover *mover)
+{
+	loop->mover = mover;
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -414,9 +489,13 @@ static void free_rank(struct pp_endpoint *endpoint)
 		struct channel *channel = &endpoint->channels[endpoint->mine[i]];
 		bool sends = program->channels[endpoint->mine[i]].source == endpoint->coord.pp;
 		free(sends ? channel->send.posts : channel->recv.posts);
+		if (sends && channel->lane)
+			endpoint->loop->mover->close(channel->lane);
 	}
 	for (uint32_t i = 0; endpoint->seats && i <= program->group_count; i++)
 		if (endpoint->seats[i].team && endpoint->seats[i].position == 0) {
+			if (endpoint->seats[i].team->lane)
+				endpoint->loop->mover->close(endpoint->seats[i].team->lane);
 			pp_loop_team_free(endpoint->seats[i].team);
 			free(endpoint->seats[i].team);
 		}
@@ -443,6 +522,24 @@ struct pp_endpoint *pp_loop_endpoint(struct pp_loop *loop, uint32_t world)
 
 const struct pp_transport_ops pp_transport_loop = {
     .name = "loop",
+    .post_send = post_send,
+    .post_recv = post_recv,
+    .post_coll = post_coll,
+    .post_body = post_body,
+    .test = test,
+    .test_coll = test_coll,
+    .test_body = test_body,
+    .poll = poll,
+    .exchange = exchange,
+    .test_exchange = test_exchange,
+    .give_up = give_up,
+    .failure = failure,
+};
+
+const struct pp_transport_ops pp_transport_loop_ordered = {
+    .name = "loop",
+    .stream_ordered = true,
+    .bind = bind,
     .post_send = post_send,
     .post_recv = post_recv,
     .post_coll = post_coll,
