@@ -57,14 +57,18 @@ bool pp_tail_first_on_rank(const struct pp_tail *tail, uint32_t use)
 	return true;
 }
 
-static void note_moment(const struct pp_tail *tail, uint32_t rank, uint32_t slot)
+static void note_state(const struct pp_tail *tail, uint32_t rank, uint32_t slot)
 {
 	uint32_t tensor = tail->program->rank[rank].slots[slot].tensor;
 	uint32_t use = tail->use_base[tensor];
 	while (pp_tail_rank_of(tail, use) != rank)
 		use++;
 	assert(use < tail->use_base[tensor + 1]);
-	tail->moment[use][tail->moment[use][0] == PP_NULL ? 0 : 1] = slot;
+	struct pp_tail_state *state = &tail->state[use];
+	if (tail->program->rank[rank].slots[slot].class == PP_SLOT_MASTER)
+		state->master = slot;
+	else
+		state->moment[state->moment[0] == PP_NULL ? 0 : 1] = slot;
 }
 
 static struct pp_tail_slots find_slots(const struct pp_tail *tail, uint32_t rank)
@@ -79,8 +83,8 @@ static struct pp_tail_slots find_slots(const struct pp_tail *tail, uint32_t rank
 			found.norms = slot;
 		else if (class == PP_SLOT_SCALE)
 			found.scale = slot;
-		else if (class == PP_SLOT_MOMENT)
-			note_moment(tail, rank, slot);
+		else if ((class == PP_SLOT_MOMENT || class == PP_SLOT_MASTER) && table->slots[slot].tensor != PP_NULL)
+			note_state(tail, rank, slot);
 	}
 	assert(found.losses != PP_NULL && found.norms != PP_NULL && found.scale != PP_NULL);
 	return found;
@@ -122,8 +126,9 @@ static void fill_tables(struct pp_tail *tail)
 	struct pp_arena *scratch = tail->lowering->scratch;
 	fill_use_base(tail);
 	fill_held(tail);
-	tail->moment = pp_arena_alloc(scratch, program->use_count, sizeof *tail->moment);
-	memset(tail->moment, 0xff, program->use_count * sizeof *tail->moment);
+	tail->state = PP_NEW_ARRAY(scratch, struct pp_tail_state, program->use_count);
+	for (uint32_t use = 0; use < program->use_count; use++)
+		tail->state[use] = (struct pp_tail_state){{PP_NULL, PP_NULL}, PP_NULL};
 	tail->ranks = PP_NEW_ARRAY(scratch, struct pp_tail_slots, program->ranks);
 	for (uint32_t rank = 0; rank < program->ranks; rank++)
 		tail->ranks[rank] = find_slots(tail, rank);
@@ -187,14 +192,15 @@ static void update(const struct pp_tail *tail)
 		if (!pp_tail_first_on_rank(tail, use))
 			continue;
 		uint32_t tensor = program->uses[use].tensor, rank = pp_tail_rank_of(tail, use);
-		const uint32_t *moment = tail->moment[use];
-		pp_tail_emit(
-		    tail, rank,
-		    (struct pp_instr){.op = PP_OP_OPT,
-		                      .sub = program->train.optimizer,
-		                      .flags = shard_flag(tail),
-		                      .mb = program->tensors[tensor].decay ? HYPER_DECAY : HYPER_PLAIN,
-		                      .a = {program->uses[use].weight, program->uses[use].grad, moment[0], moment[1]}});
+		const struct pp_tail_state *state = &tail->state[use];
+		pp_tail_emit(tail, rank,
+		             (struct pp_instr){
+		                 .op = PP_OP_OPT,
+		                 .sub = program->train.optimizer,
+		                 .flags = shard_flag(tail),
+		                 .mb = program->tensors[tensor].decay ? HYPER_DECAY : HYPER_PLAIN,
+		                 .a = {program->uses[use].weight, program->uses[use].grad, state->moment[0], state->moment[1]},
+		                 .extra = state->master});
 	}
 }
 

@@ -9,6 +9,11 @@ struct pp_tail_slots {
 	uint32_t losses, norms, scale;
 };
 
+/* Slots of the optimizer for a tensor on a rank, PP_NULL: none. */
+struct pp_tail_state {
+	uint32_t moment[2], master;
+};
+
 /* A tensor on a rank, by its first use there: that use's grad slot gathers the others'. */
 struct pp_held {
 	uint32_t tensor, use;
@@ -19,10 +24,10 @@ struct pp_tail {
 	struct pp_program *program;
 	struct pp_diag *diag;
 	struct pp_tail_slots *ranks;
-	uint32_t *use_base;    /* [tensors + 1]: uses of each tensor */
-	uint32_t (*moment)[2]; /* [uses]: optimizer state, given to the first use on a rank; PP_NULL: none */
-	struct pp_held *held;  /* by rank, then stage, then tensor */
-	uint32_t *held_base;   /* [ranks + 1] */
+	uint32_t *use_base;          /* [tensors + 1]: uses of each tensor */
+	struct pp_tail_state *state; /* [uses]: given to the first use on a rank */
+	struct pp_held *held;        /* by rank, then stage, then tensor */
+	uint32_t *held_base;         /* [ranks + 1] */
 	uint32_t next_collective;
 	size_t group_capacity;
 	uint32_t axis_group[PP_AXIS_COUNT]; /* of all ranks along an axis; PP_NULL: one rank only */

@@ -2,8 +2,8 @@
  *
  * requires: a resolved model; stages that cover its layers in order.
  * ensures:  tensor ids ascend in layer order and depend on the model alone; a tied tensor is one tensor with several
- *           uses; uses sorted by (tensor, layer); on each rank one weight slot and one set of moments per tensor, one
- *           gradient slot per use. */
+ *           uses; uses sorted by (tensor, layer); on each rank one weight slot, one set of moments and, where
+ *           weights are not f32, one master slot per tensor, one gradient slot per use. */
 #include "layer_kind.h"
 
 #include <math.h>
@@ -176,6 +176,11 @@ static void tensor_slots(struct pp_program *program, const struct pp_spec *spec,
 		for (unsigned moment = 0; moment < 2 && !sharer(program, u); moment++)
 			content_slot_add(program, &lists[program->stages[use->stage].rank], PP_SLOT_MOMENT, use->tensor);
 	}
+	for (uint32_t u = 0; u < program->use_count; u++) {
+		const struct pp_use *use = &program->uses[u];
+		if (pp_tensor_has_master(&program->tensors[use->tensor]) && !sharer(program, u))
+			content_slot_add(program, &lists[program->stages[use->stage].rank], PP_SLOT_MASTER, use->tensor);
+	}
 }
 
 /* Parameters of custom layers belong to no tensor, but take up their room. */
@@ -196,6 +201,8 @@ static void custom_slots(struct pp_program *program, const struct pp_spec *spec,
 			slot_add(program, &lists[item->rank], PP_SLOT_GRAD, PP_NULL, pp_times(padded, 4));
 			for (unsigned moment = 0; moment < 2 && spec->train.optimizer == PP_ADAMW; moment++)
 				slot_add(program, &lists[item->rank], PP_SLOT_MOMENT, PP_NULL, pp_times(shard, 4));
+			if (spec->dtype != PP_F32)
+				slot_add(program, &lists[item->rank], PP_SLOT_MASTER, PP_NULL, pp_times(shard, 4));
 		}
 	}
 }

@@ -117,22 +117,24 @@ void pp_cost_layers(struct pp_arena *arena, const struct pp_spec *spec, struct p
 	}
 }
 
-/* Weights in the spec's dtype, gradients in fp32, two fp32 moments for Adam and none for SGD (cost model 1.4 without
- * a separate master copy: fp32 Adam is 4 + 4 + 8, with its moments in d shards 8 + 8 / d). Slots of weights and
- * gradients are as long as all their shards. */
+/* Weights in the spec's dtype, gradients in fp32, two fp32 moments for Adam and none for SGD; where weights are bf16,
+ * an fp32 master copy (cost model 1.4: fp32 Adam 4 + 4 + 8 = 16, in d shards 8 + 8 / d; bf16 weights and fp32 main
+ * gradients 2 + 4 + 12 = 18 and 6 + 12 / d, where opt 12 = fp32 master 4 + m 4 + v 4). Slots of weights and gradients
+ * are as long as all their shards. */
 struct pp_layer_states pp_cost_states(const struct pp_spec *spec, const struct pp_layer_counts *counts)
 {
 	uint64_t padded = pp_times(counts->shard_params, pp_spec_shards(spec)), each = pp_dtype_size[spec->dtype];
 	return (struct pp_layer_states){.weights = pp_times(padded, each),
 	                                .gradients = pp_times(padded, 4),
 	                                .moments =
-	                                    pp_times(counts->shard_params, spec->train.optimizer == PP_ADAMW ? 8 : 0)};
+	                                    pp_times(counts->shard_params, spec->train.optimizer == PP_ADAMW ? 8 : 0),
+	                                .masters = pp_times(counts->shard_params, spec->dtype == PP_F32 ? 0 : 4)};
 }
 
 uint64_t pp_cost_static_bytes(const struct pp_spec *spec, const struct pp_layer_counts *counts)
 {
 	struct pp_layer_states states = pp_cost_states(spec, counts);
-	return pp_plus(pp_plus(states.weights, states.gradients), states.moments);
+	return pp_plus(pp_plus(states.weights, states.gradients), pp_plus(states.moments, states.masters));
 }
 
 static void stage_sum(const struct pp_spec *spec, struct pp_stages *stages, struct pp_stage_plan *item)
@@ -184,10 +186,10 @@ void pp_cost_stages(const struct pp_spec *spec, struct pp_stages *stages)
 		const struct pp_layer *layer = &spec->model.layers[i];
 		if (layer->kind != PP_LAYER_HEAD || layer->tie == PP_NULL || !finds_copy(&spec->model, stages, i))
 			continue;
-		/* Weight and moments are there already; the gradient of this use is its own. */
+		/* Weight, moments and master are there already; the gradient of this use is its own. */
 		struct pp_stage_plan *item = &stages->items[stage_of(stages, i)];
 		item->params -= stages->layers[i].params;
 		struct pp_layer_states states = pp_cost_states(spec, &stages->layers[i]);
-		item->static_bytes -= pp_plus(states.weights, states.moments);
+		item->static_bytes -= pp_plus(pp_plus(states.weights, states.moments), states.masters);
 	}
 }

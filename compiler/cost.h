@@ -14,7 +14,7 @@ void pp_cost_stages(const struct pp_spec *spec, struct pp_stages *stages);
 
 /* Bytes of the parameters of a layer that are stored once, and of all of them together. */
 struct pp_layer_states {
-	uint64_t weights, gradients, moments;
+	uint64_t weights, gradients, moments, masters;
 };
 struct pp_layer_states pp_cost_states(const struct pp_spec *spec, const struct pp_layer_counts *counts);
 uint64_t pp_cost_static_bytes(const struct pp_spec *spec, const struct pp_layer_counts *counts);

@@ -287,7 +287,8 @@ static const char *largest_text(struct pp_arena *arena, const struct pp_spec *sp
 	                       largest.name, pp_layer_title(arena, &spec->model.layers[largest.layer]));
 }
 
-/* "weights 1.0 GiB, gradients 2.0 GiB, moments 4.0 GiB" of a rank; what there is none of is left out. */
+/* "weights 1.0 GiB, gradients 2.0 GiB, moments 4.0 GiB, master weights 2.0 GiB" of a rank; what there is none of is
+ * left out. */
 static const char *states_text(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_stages *stages,
                                const struct pp_balance_problem *problem, const uint32_t *first, uint32_t rank)
 {
@@ -298,10 +299,12 @@ static const char *states_text(struct pp_arena *arena, const struct pp_spec *spe
 			sum.weights = pp_plus(sum.weights, states.weights);
 			sum.gradients = pp_plus(sum.gradients, states.gradients);
 			sum.moments = pp_plus(sum.moments, states.moments);
+			sum.masters = pp_plus(sum.masters, states.masters);
 		}
-	return pp_arena_printf(arena, "weights %s, gradients %s%s%s", pp_show_bytes(arena, sum.weights),
+	return pp_arena_printf(arena, "weights %s, gradients %s%s%s%s%s", pp_show_bytes(arena, sum.weights),
 	                       pp_show_bytes(arena, sum.gradients), sum.moments ? ", moments " : "",
-	                       sum.moments ? pp_show_bytes(arena, sum.moments) : "");
+	                       sum.moments ? pp_show_bytes(arena, sum.moments) : "", sum.masters ? ", master weights " : "",
+	                       sum.masters ? pp_show_bytes(arena, sum.masters) : "");
 }
 
 /* The rank that is most over its capacity, else the fullest. */
@@ -405,8 +408,11 @@ static void report_memory(struct pp_arena *arena, const struct pp_spec *spec, co
 		pp_help(m, "fewer microbatches in flight (another schedule), or a smaller microbatch or seq; %s", memory);
 	else if (worst_stash > worst_fixed)
 		pp_help(m, "fewer microbatches in flight (another schedule); %s", memory);
-	else if (spec->parallel.dp > 1 && !spec->parallel.zero && spec->train.optimizer == PP_ADAMW)
-		pp_help(m, "`zero = 1` (shards the moments over dp), more pipeline ranks (pp), or a smaller model; %s", memory);
+	else if (spec->parallel.dp > 1 && !spec->parallel.zero &&
+	         (spec->train.optimizer == PP_ADAMW || spec->dtype != PP_F32))
+		pp_help(m,
+		        "`zero = 1` (shards the optimizer's state over dp), more pipeline ranks (pp), or a smaller model; %s",
+		        memory);
 	else
 		pp_help(m, "more pipeline ranks (pp), or a smaller model; %s", memory);
 }

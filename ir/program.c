@@ -10,8 +10,8 @@ const char *const pp_value_name[] = {"act", "grad"};
 const char *const pp_phase_name[] = {"F", "B", "I", "W", "R"};
 const char *const pp_load_name[] = {"tokens", "labels", "tokens+labels"};
 const char *const pp_collective_name[] = {"allreduce", "allgather", "reducescatter"};
-const char *const pp_slot_class_name[] = {"recv", "out",    "stash",  "aux",   "extra", "weight",
-                                          "grad", "moment", "losses", "norms", "scale", "work"};
+const char *const pp_slot_class_name[] = {"recv",   "out",    "stash",  "aux",   "extra", "weight", "grad",
+                                          "moment", "master", "losses", "norms", "scale", "work",   "scratch"};
 const char *const pp_init_name[] = {"zero", "one", "normal"};
 const char *const pp_tp_grad_name[] = {"sharded", "replicated_equal", "replicated_partial"};
 const char *const pp_axis_name[] = {"pp", "tp", "dp"};
@@ -97,6 +97,7 @@ bool pp_slot_content_bytes(const struct pp_program *program, const struct pp_slo
 		*bytes = of_tensor ? pp_times(padded_elements(program, slot->tensor), element) : 0;
 		return of_tensor;
 	case PP_SLOT_MOMENT:
+	case PP_SLOT_MASTER:
 		*bytes = of_tensor ? pp_times(pp_shard_elements(program, slot->tensor), element) : 0;
 		return of_tensor;
 	case PP_SLOT_LOSSES:
@@ -114,6 +115,7 @@ bool pp_slot_content_bytes(const struct pp_program *program, const struct pp_slo
 	case PP_SLOT_AUX:
 	case PP_SLOT_EXTRA:
 	case PP_SLOT_WORK:
+	case PP_SLOT_SCRATCH:
 	case PP_SLOT_CLASS_COUNT:
 		break;
 	}

@@ -21,14 +21,15 @@
  *  7. A norm that is not finite (`clip`) makes every following `opt` of the step do nothing. Where tensors train, every
  *     rank runs one `clip` per step and so learns whether the step counts.
  *  8. A slot of a tensor, of losses, norms or scale is exactly as long as what it holds; a rank has at most one slot of
- *     the classes losses, scale and work. A load fills aux: microbatch * seq ids, labels or both.
+ *     the classes losses, scale, work and scratch, and of each tensor at most one weight and one master slot. A load
+ * fills aux: microbatch * seq ids, labels or both.
  *  9. The program `eval` has the forwards of a step and no more: a stash is empty again when its fwd ends, and of
  *     static slots only losses change. It runs between two steps of `train`, whose dynamic slots are empty then, so
  *     both share the dynamic bytes of the arena.
  * 10. `zero` = 1: of the n elements of a tensor that a tp coordinate holds, dp coordinate i owns those from i*c up to
  *     min(n, (i+1)*c), c = ceil(n / dp): its shard. Weight and grad slots have dp*c elements, those past n undefined; a
- *     moment slot has c, for the own shard. A `reducescatter` over dp in place leaves only the own shard of a grad slot
- *     valid, an `allgather` over dp in place makes a weight slot whole again from the shards.
+ *     moment or master slot has c, for the own shard. A `reducescatter` over dp in place leaves only the own shard of a
+ * grad slot valid, an `allgather` over dp in place makes a weight slot whole again from the shards.
  * 11. All coordinates of the tp axis run the same bodies on parts of the values. A register says how its value is
  *     spread: R the same everywhere, P partial sums, S(0) or S(1): coordinate i of tp has the i-th part of the rows or
  *     columns. So coordinate i holds rows i*r to (i+1)*r - 1 of a token table of which each has r, and those columns of
@@ -36,6 +37,9 @@
  *     they were posted on every member; a body awaits all that it posts. A gradient marked replicated_partial is summed
  *     over tp in the step tail.
  * 12. A program without bodies is a schedule alone: it is proven, but can't be executed.
+ * 13. A tensor that is not f32 has a master slot beside each weight slot, in f32. Between steps a weight is its master,
+ *     rounded to nearest even; `opt` and whatever sets weights (initialisation, checkpoints) write both. With `zero`
+ * the own shard of the weight is that of the master, and the others come from their owners, already rounded.
  */
 #ifndef PP_PROGRAM_H
 #define PP_PROGRAM_H
@@ -78,7 +82,7 @@ struct pp_instr {
 	uint32_t a[4];
 	union {
 		uint32_t count; /* elements of the payload */
-		uint32_t extra; /* remat, bwd, bwdi, bwdw: a slot */
+		uint32_t extra; /* remat, bwd, bwdi, bwdw, opt: a slot */
 	};
 };
 
@@ -101,10 +105,12 @@ enum pp_slot_class {
 	PP_SLOT_WEIGHT, /* static from here on: live for the whole run */
 	PP_SLOT_GRAD,   /* fp32; one per use of a tensor */
 	PP_SLOT_MOMENT, /* optimizer state, fp32 */
+	PP_SLOT_MASTER, /* fp32: what the optimizer updates, of a weight that is stored in another dtype */
 	PP_SLOT_LOSSES, /* f64[2 * microbatches]: (sum, count) of each microbatch */
 	PP_SLOT_NORMS,  /* f64[tensors] */
 	PP_SLOT_SCALE, /* f64[4]: factor on gradients, global norm (after averaging), 1.0 if finite else 0.0, token count */
 	PP_SLOT_WORK,  /* workspace of bodies: contents die with the body */
+	PP_SLOT_SCRATCH, /* workspace of kernels on a GPU, beside the registers of bodies (scratch.h): dies with the call */
 	PP_SLOT_CLASS_COUNT
 };
 
@@ -116,7 +122,7 @@ static inline bool pp_slot_is_static(enum pp_slot_class class)
 struct pp_slot {
 	uint8_t class;   /* enum pp_slot_class */
 	bool placed;     /* offset is planned */
-	uint32_t tensor; /* weight, grad, moment: whose */
+	uint32_t tensor; /* weight, grad, moment, master: whose */
 	uint64_t bytes;
 	uint64_t offset; /* within the rank's arena, a multiple of PP_ALIGN */
 };
@@ -331,7 +337,7 @@ extern const char *const pp_value_name[PP_VALUE_COUNT]; /* act grad */
 extern const char *const pp_phase_name[PP_PHASE_COUNT]; /* F B I W R */
 extern const char *const pp_load_name[PP_LOAD_COUNT];
 extern const char *const pp_collective_name[PP_COLLECTIVE_COUNT];
-/* recv out stash aux extra weight grad moment losses norms scale work */
+/* recv out stash aux extra weight grad moment master losses norms scale work scratch */
 extern const char *const pp_slot_class_name[PP_SLOT_CLASS_COUNT];
 extern const char *const pp_init_name[PP_INIT_COUNT];
 extern const char *const pp_tp_grad_name[PP_TP_GRAD_COUNT];
@@ -347,6 +353,12 @@ extern const uint32_t pp_dtype_size[PP_DTYPE_COUNT];
 bool pp_is_forward_only(const struct pp_named_program *named);
 
 const struct pp_named_program *pp_program_find(const struct pp_program *program, const char *name);
+
+/* Is there a master copy of the weights of a tensor? */
+static inline bool pp_tensor_has_master(const struct pp_tensor *tensor)
+{
+	return tensor->dtype != PP_F32;
+}
 
 /* Elements of a tensor that one coordinate of the tp axis holds. */
 uint64_t pp_local_elements(const struct pp_program *program, uint32_t tensor);

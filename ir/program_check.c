@@ -211,9 +211,11 @@ static bool check_slot_record(const struct pp_slot *slot, struct pp_fault *fault
 {
 	if (slot->bytes > most_bytes)
 		return fail(fault, "E1004", "a slot of %" PRIu64 " bytes is out of range: at most 2^50", slot->bytes);
-	bool of_tensor = slot->class == PP_SLOT_WEIGHT || slot->class == PP_SLOT_GRAD || slot->class == PP_SLOT_MOMENT;
+	bool of_tensor = slot->class == PP_SLOT_WEIGHT || slot->class == PP_SLOT_GRAD || slot->class == PP_SLOT_MOMENT ||
+	                 slot->class == PP_SLOT_MASTER;
 	return of_tensor || slot->tensor == PP_NULL ||
-	       fail(fault, "E1006", "a slot of class %s belongs to no tensor: `tensor` goes with weight, grad and moment",
+	       fail(fault, "E1006",
+	            "a slot of class %s belongs to no tensor: `tensor` goes with weight, grad, moment and master",
 	            pp_slot_class_name[slot->class]);
 }
 
@@ -293,6 +295,7 @@ enum {
 	WEIGHT = 1 << PP_SLOT_WEIGHT,
 	GRAD = 1 << PP_SLOT_GRAD,
 	MOMENT = 1 << PP_SLOT_MOMENT,
+	MASTER = 1 << PP_SLOT_MASTER,
 	LOSSES = 1 << PP_SLOT_LOSSES,
 	NORMS = 1 << PP_SLOT_NORMS,
 	SCALE = 1 << PP_SLOT_SCALE,
@@ -318,7 +321,7 @@ static const struct {
     [PP_OP_ADD] = {{GRAD, GRAD}, PP_SHARD},
     [PP_OP_SQNORM] = {{GRAD, NORMS}, PP_SHARD},
     [PP_OP_CLIP] = {{LOSSES, NORMS, SCALE}, 0},
-    [PP_OP_OPT] = {{WEIGHT, GRAD, MOMENT | NONE, MOMENT | NONE}, PP_SHARD},
+    [PP_OP_OPT] = {{WEIGHT, GRAD, MOMENT | NONE, MOMENT | NONE, MASTER | NONE}, PP_SHARD},
 };
 
 /* "recv or out". */

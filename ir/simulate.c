@@ -289,20 +289,23 @@ static bool wait_collective(struct pp_sim_run *run, uint32_t rank, const struct 
 
 uint64_t pp_tail_traffic(const struct pp_program *program, uint32_t rank, const struct pp_instr *instr)
 {
-	static const uint8_t passes[PP_OP_COUNT][4] = {[PP_OP_ZERO] = {1},
-	                                               [PP_OP_ADD] = {2, 1},
-	                                               [PP_OP_SQNORM] = {1},
-	                                               [PP_OP_CLIP] = {1, 1, 1},
-	                                               [PP_OP_OPT] = {2, 1, 2, 2}};
+	static const uint8_t passes[PP_OP_COUNT][PP_SLOT_OPERANDS] = {[PP_OP_ZERO] = {1},
+	                                                              [PP_OP_ADD] = {2, 1},
+	                                                              [PP_OP_SQNORM] = {1},
+	                                                              [PP_OP_CLIP] = {1, 1, 1},
+	                                                              [PP_OP_OPT] = {2, 1, 2, 2, 2}};
 	const struct pp_rank *memory = &program->rank[rank];
 	uint64_t bytes = 0;
-	for (int i = 0; i < 4; i++) {
-		if (!passes[instr->op][i] || instr->a[i] >= memory->slot_count)
+	for (unsigned i = 0; i < PP_SLOT_OPERANDS; i++) {
+		if (!passes[instr->op][i] || pp_instr_slot(instr, i) >= memory->slot_count)
 			continue;
-		const struct pp_slot *slot = &memory->slots[instr->a[i]];
-		bool part = instr->flags & PP_SHARD && slot->class != PP_SLOT_MOMENT; /* which are shards already */
-		bytes =
-		    pp_plus(bytes, passes[instr->op][i] * (part ? slot->bytes / (program->dp ? program->dp : 1) : slot->bytes));
+		const struct pp_slot *slot = &memory->slots[pp_instr_slot(instr, i)];
+		bool own = slot->class == PP_SLOT_MOMENT || slot->class == PP_SLOT_MASTER; /* which are shards already */
+		bool part = instr->flags & PP_SHARD && !own;
+		/* A weight with a master copy is only written. */
+		bool written = instr->op == PP_OP_OPT && slot->class == PP_SLOT_WEIGHT && instr->extra != PP_NULL;
+		bytes = pp_plus(bytes, (written ? 1 : passes[instr->op][i]) *
+		                           (part ? slot->bytes / (program->dp ? program->dp : 1) : slot->bytes));
 	}
 	return bytes;
 }

@@ -137,7 +137,7 @@ struct pp_spec {
 	struct pp_parallel parallel;
 	struct pp_stages_spec stages;
 	uint32_t microbatches;
-	/* Of activations and weights. PP_F32 runs; PP_BF16 is planned and priced, refused by piperun on CPU. */
+	/* Of activations and weights: PP_F32, or PP_BF16, which piperun on CPU refuses. Gradients of weights are f32. */
 	uint8_t dtype;
 	/* hypers[0]: tensors with weight decay, hypers[1]: without; data PP_DATA_NONE: planned, not run. */
 	struct pp_train train;

@@ -52,24 +52,29 @@ static void print_tensors(const struct pp_dump *dump)
 	fputc('\n', dump->out);
 }
 
-static bool has_extra(const struct pp_program *program)
+/* Classes that only some programs have are no columns of the others. Returns the number of those shown. */
+static uint32_t shown_classes(const struct pp_program *program, bool shown[PP_SLOT_CLASS_COUNT])
 {
+	uint32_t count = 0;
+	for (unsigned class = 0; class < PP_SLOT_CLASS_COUNT; class ++)
+		shown[class] = class != PP_SLOT_EXTRA && class != PP_SLOT_MASTER && class != PP_SLOT_SCRATCH;
 	for (uint32_t rank = 0; rank < program->ranks; rank++)
 		for (uint32_t i = 0; i < program->rank[rank].slot_count; i++)
-			if (program->rank[rank].slots[i].class == PP_SLOT_EXTRA)
-				return true;
-	return false;
+			shown[program->rank[rank].slots[i].class] = true;
+	for (unsigned class = 0; class < PP_SLOT_CLASS_COUNT; class ++)
+		count += shown[class];
+	return count;
 }
 
 /* Slots of a rank by class: number and bytes. */
 static void print_slots(const struct pp_dump *dump)
 {
 	const struct pp_program *program = dump->program;
-	bool extra = has_extra(program);
-	struct pp_table table = pp_table_begin(dump->arena, 1 + PP_SLOT_CLASS_COUNT + (extra ? 1u : 0u), 0);
+	bool shown[PP_SLOT_CLASS_COUNT];
+	struct pp_table table = pp_table_begin(dump->arena, 2 + shown_classes(program, shown), 0);
 	pp_table_cell(&table, "slots");
 	for (unsigned class = 0; class < PP_SLOT_CLASS_COUNT; class ++)
-		if (class != PP_SLOT_EXTRA || extra)
+		if (shown[class])
 			pp_table_cell(&table, pp_slot_class_name[class]);
 	pp_table_cell(&table, "arena");
 	for (uint32_t rank = 0; rank < program->ranks; rank++) {
@@ -83,7 +88,7 @@ static void print_slots(const struct pp_dump *dump)
 		}
 		pp_table_cell(&table, pp_arena_printf(dump->arena, "r%u", rank));
 		for (unsigned class = 0; class < PP_SLOT_CLASS_COUNT; class ++)
-			if (class != PP_SLOT_EXTRA || extra)
+			if (shown[class])
 				pp_table_cell(&table, count[class] ? pp_arena_printf(dump->arena, "%u = %s", count[class],
 				                                                     pp_show_bytes(dump->arena, bytes[class]))
 				                                   : "-");

@@ -320,6 +320,20 @@ static bool moments_fit(const struct pp_grad *g, const struct pp_instr *instr, u
 	return false;
 }
 
+/* A weight that is not f32 is updated through its master copy, others have none. */
+static bool master_fits(const struct pp_grad *g, const struct pp_instr *instr, uint32_t tensor)
+{
+	const struct pp_tensor *t = &g->proof->program->tensors[tensor];
+	if (pp_tensor_has_master(t))
+		return class_is(g, instr->extra, PP_SLOT_MASTER) && tensor_is(g, instr->extra, tensor);
+	if (instr->extra == PP_NULL)
+		return true;
+	pp_grad_error(g, pp_arena_printf(g->proof->arena, "has %s, but %s is %s and its own master: leave it out",
+	                                 pp_proof_slot(g->proof, g->rank, instr->extra), pp_grad_tensor_text(g, tensor),
+	                                 pp_dtype_name[t->dtype]));
+	return false;
+}
+
 /* A tensor without weight decay uses a row without; one with decay a row with, if there is any. */
 static bool decays_as_told(const struct pp_grad *g, const struct pp_instr *instr, uint32_t tensor)
 {
@@ -392,7 +406,7 @@ static bool optimize(struct pp_grad *g, const struct pp_instr *instr)
 		return false;
 	}
 	if (!gradient_complete(g, instr, instr->a[1], tensor) || !moments_fit(g, instr, tensor) ||
-	    !same_rule(g, instr, tensor))
+	    !master_fits(g, instr, tensor) || !same_rule(g, instr, tensor))
 		return false;
 	*update = g->at;
 	g->sum[g->rank][instr->a[1]].defined = false;

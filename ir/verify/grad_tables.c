@@ -56,7 +56,8 @@ static bool use_slots_distinct(struct pp_grad *g, uint32_t use)
 	return true;
 }
 
-static bool one_weight_slot(const struct pp_grad *g)
+/* Of a tensor, a rank has one slot of this class at most. */
+static bool one_slot(const struct pp_grad *g, enum pp_slot_class class)
 {
 	const struct pp_program *program = g->proof->program;
 	uint32_t *seen_rank = PP_NEW_ARRAY(g->proof->arena, uint32_t, program->tensor_count),
@@ -64,13 +65,14 @@ static bool one_weight_slot(const struct pp_grad *g)
 	for (uint32_t r = 0; r < program->ranks; r++)
 		for (uint32_t i = 0; i < program->rank[r].slot_count; i++) {
 			const struct pp_slot *slot = &program->rank[r].slots[i];
-			if (slot->class != PP_SLOT_WEIGHT || slot->tensor >= program->tensor_count)
+			if (slot->class != class || slot->tensor >= program->tensor_count)
 				continue;
 			if (seen_rank[slot->tensor] == r + 1)
-				return table_error(
-				    g, pp_arena_printf(g->proof->arena,
-				                       "rank %" PRIu32 " holds %s twice, in weight.%" PRIu32 " and weight.%" PRIu32, r,
-				                       pp_grad_tensor_text(g, slot->tensor), seen_slot[slot->tensor], i));
+				return table_error(g,
+				                   pp_arena_printf(g->proof->arena,
+				                                   "rank %" PRIu32 " holds %s twice, in %s.%" PRIu32 " and %s.%" PRIu32,
+				                                   r, pp_grad_tensor_text(g, slot->tensor), pp_slot_class_name[class],
+				                                   seen_slot[slot->tensor], pp_slot_class_name[class], i));
 			seen_rank[slot->tensor] = r + 1;
 			seen_slot[slot->tensor] = i;
 		}
@@ -93,7 +95,7 @@ static bool tables_good(struct pp_grad *g)
 			return table_error(g, pp_arena_printf(g->proof->arena, "no stage uses %s", pp_grad_tensor_text(g, t)));
 		g->first_use[t + 1] += g->first_use[t];
 	}
-	return one_weight_slot(g);
+	return one_slot(g, PP_SLOT_WEIGHT) && one_slot(g, PP_SLOT_MASTER);
 }
 
 /* The one losses slot of the rank that computes the loss starts out as what its forwards write. */

@@ -224,20 +224,20 @@ static bool static_alone(const struct pp_program *program, uint32_t r, struct pp
 /* What the arena holds, largest first: "weights 5.2 GiB, grads 10.4 GiB, activations and boundary values 64.1 GiB". */
 static const char *contents(struct pp_arena *arena, const struct pp_rank *rank)
 {
-	enum { WEIGHTS, GRADS, MOMENTS, WORKSPACE, OTHER, ACTIVATIONS, PARTS };
-	static const char *const name[PARTS] = {"weights",   "grads",   "moments",
-	                                        "workspace", "scalars", "activations and messages"};
+	enum { WEIGHTS, GRADS, MOMENTS, MASTERS, WORKSPACE, OTHER, ACTIVATIONS, PARTS };
+	static const char *const name[PARTS] = {
+	    "weights", "grads", "moments", "master weights", "workspace", "scalars", "activations and messages"};
+	static const uint8_t part_of[PP_SLOT_CLASS_COUNT] = {
+	    [PP_SLOT_WEIGHT] = WEIGHTS, [PP_SLOT_GRAD] = GRADS,     [PP_SLOT_MOMENT] = MOMENTS,
+	    [PP_SLOT_MASTER] = MASTERS, [PP_SLOT_LOSSES] = OTHER,   [PP_SLOT_NORMS] = OTHER,
+	    [PP_SLOT_SCALE] = OTHER,    [PP_SLOT_WORK] = WORKSPACE, [PP_SLOT_SCRATCH] = WORKSPACE};
 	uint64_t part[PARTS] = {0};
 	uint64_t fixed = 0;
 	for (uint32_t i = 0; i < rank->slot_count; i++) {
 		const struct pp_slot *slot = &rank->slots[i];
 		if (!slot->placed || !pp_slot_is_static(slot->class))
 			continue;
-		part[slot->class == PP_SLOT_WEIGHT   ? WEIGHTS
-		     : slot->class == PP_SLOT_GRAD   ? GRADS
-		     : slot->class == PP_SLOT_MOMENT ? MOMENTS
-		     : slot->class == PP_SLOT_WORK   ? WORKSPACE
-		                                     : OTHER] += slot->bytes;
+		part[part_of[slot->class]] += slot->bytes;
 		fixed += slot->bytes;
 	}
 	part[ACTIVATIONS] = rank->arena_bytes > fixed ? rank->arena_bytes - fixed : 0;

@@ -1,18 +1,19 @@
 /* V5: the slots of static classes, which live for the whole run.
  *
  * An executor takes how many elements there are to zero, add, sum or update from the slot, and finds the one losses,
- * scale and work slot of a rank by its class. So a slot is exactly as long as what it holds, and those are single.
+ * scale, work and scratch slot of a rank by its class. So a slot is exactly as long as what it holds, and those are
+ * single.
  *
  * requires: tensor indices of slots in range or PP_NULL.
- * ensures:  slots of tensors and of the step tail have the one right size; a rank has at most one losses, scale and
- *           work slot. */
+ * ensures:  slots of tensors and of the step tail have the one right size; a rank has at most one losses, scale,
+ *           work and scratch slot. */
 #include "state.h"
 
 #include <inttypes.h>
 
 static bool is_single(uint8_t class)
 {
-	return class == PP_SLOT_LOSSES || class == PP_SLOT_SCALE || class == PP_SLOT_WORK;
+	return class == PP_SLOT_LOSSES || class == PP_SLOT_SCALE || class == PP_SLOT_WORK || class == PP_SLOT_SCRATCH;
 }
 
 bool pp_static_slots_fit(const struct pp_program *program, uint32_t r, struct pp_diag *diag)

@@ -71,7 +71,7 @@ static void make_stream(struct pp_program *program, uint32_t rank)
 		if (program->uses[i].stage == rank) {
 			uint32_t slot = program->uses[i].weight;
 			stream->items[stream->count++] =
-			    (struct pp_instr){.op = PP_OP_OPT, .a = {slot, PP_NULL, slot + 1, slot + 2}};
+			    (struct pp_instr){.op = PP_OP_OPT, .a = {slot, PP_NULL, slot + 1, slot + 2}, .extra = PP_NULL};
 		}
 	struct pp_rank *own = &program->rank[rank];
 	own->slot_count = TENSORS * SLOTS_EACH;

@@ -137,6 +137,8 @@ static void build_tensors(struct builder *b)
 			use->weight = content_slot(b, rank, PP_SLOT_WEIGHT, use->tensor);
 			content_slot(b, rank, PP_SLOT_MOMENT, use->tensor);
 			content_slot(b, rank, PP_SLOT_MOMENT, use->tensor);
+			if (pp_tensor_has_master(&program->tensors[use->tensor]))
+				content_slot(b, rank, PP_SLOT_MASTER, use->tensor);
 		}
 		use->grad = content_slot(b, rank, PP_SLOT_GRAD, use->tensor);
 	}
@@ -474,7 +476,10 @@ static void emit_updates(struct builder *b, uint8_t flags)
 		                       .flags = flags,
 		                       .mb = program->tensors[use->tensor].decay ? 0 : 1,
 		                       .a = {use->weight, use->grad, slot_of_class(b, r, PP_SLOT_MOMENT, use->tensor, 0),
-		                             slot_of_class(b, r, PP_SLOT_MOMENT, use->tensor, 1)}});
+		                             slot_of_class(b, r, PP_SLOT_MOMENT, use->tensor, 1)},
+		                       .extra = pp_tensor_has_master(&program->tensors[use->tensor])
+		                                    ? slot_of_class(b, r, PP_SLOT_MASTER, use->tensor, 0)
+		                                    : PP_NULL});
 	}
 }
 

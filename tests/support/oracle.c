@@ -385,6 +385,8 @@ static void begin_slot(struct oracle *o, uint32_t w, uint32_t i)
 	bool sharded = of_tensor && o->program->tensors[slot->tensor].tp_grad == PP_TP_SHARDED;
 	for (uint32_t k = 0; slot->class == PP_SLOT_WEIGHT && k < rank->length[i]; k++)
 		rank->value[i][k] = oracle_mix(oracle_mix(21, slot->tensor), k * 64 + (sharded ? rank->tp : 0));
+	if (slot->class == PP_SLOT_MASTER)
+		rank->value[i][0] = oracle_mix(oracle_mix(22, slot->tensor), sharded ? rank->tp : 0);
 	if (slot->class == PP_SLOT_MOMENT)
 		rank->value[i][0] = 0;
 }

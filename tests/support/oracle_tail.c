@@ -254,7 +254,8 @@ static void update(struct oracle *o, uint32_t w, const struct pp_instr *instr)
 		o->poison++;
 		return;
 	}
-	uint64_t all[] = {rank->value[instr->a[0]][first],
+	bool master = instr->extra != PP_NULL;
+	uint64_t all[] = {master ? oracle_read(o, w, instr->extra) : rank->value[instr->a[0]][first],
 	                  rank->value[instr->a[1]][first < rank->length[instr->a[1]] ? first : 0],
 	                  oracle_read(o, w, instr->a[2]),
 	                  oracle_read(o, w, instr->a[3]),
@@ -263,7 +264,9 @@ static void update(struct oracle *o, uint32_t w, const struct pp_instr *instr)
 	                  oracle_read(o, w, oracle_slot_of(o, w, PP_SLOT_SCALE))};
 	uint64_t made = oracle_mix_all(13, all, 7);
 	oracle_destroy_others(o, w, instr->a[0]);
-	rank->value[instr->a[0]][first] = made;
+	rank->value[instr->a[0]][first] = master ? oracle_mix(made, 3) : made;
+	if (master)
+		oracle_write(o, w, instr->extra, made);
 	oracle_write(o, w, instr->a[2], oracle_mix(made, 1));
 	oracle_write(o, w, instr->a[3], oracle_mix(made, 2));
 	oracle_destroy(o, w, instr->a[1]);

@@ -36,6 +36,8 @@ static void give_uses(struct world *w, const struct pp_use *uses, uint32_t count
 				if (uses[i].tensor == tensor && program->stages[uses[i].stage].rank == rank) {
 					give_slot(w, rank, PP_SLOT_MOMENT, tensor);
 					give_slot(w, rank, PP_SLOT_MOMENT, tensor);
+					if (pp_tensor_has_master(&program->tensors[tensor]))
+						give_slot(w, rank, PP_SLOT_MASTER, tensor);
 					break;
 				}
 	for (uint32_t rank = 0; rank < program->ranks; rank++) {
@@ -66,9 +68,10 @@ static void assert_tail(struct world *w, uint32_t rank, const char *expected)
 				fprintf(out, " %c%u", *at == 'n' ? 't' : 'h', x->mb);
 			else if (*at == 't')
 				fprintf(out, " %s*%u", pp_dtype_name[x->dtype], x->count);
-			else if (isdigit((unsigned char)*at))
-				fprintf(out, " %s.%u", pp_slot_class_name[w->program.rank[rank].slots[x->a[*at - '1']].class],
-				        x->a[*at - '1']);
+			else if (isdigit((unsigned char)*at) && pp_instr_slot(x, (unsigned)(*at - '1')) != PP_NULL) {
+				uint32_t slot = pp_instr_slot(x, (unsigned)(*at - '1'));
+				fprintf(out, " %s.%u", pp_slot_class_name[w->program.rank[rank].slots[slot].class], slot);
+			}
 		}
 		for (unsigned flag = 0; flag < PP_FLAG_COUNT; flag++)
 			if (x->flags >> flag & 1)
@@ -80,7 +83,7 @@ static void assert_tail(struct world *w, uint32_t rank, const char *expected)
 	free(text);
 }
 
-static void train_with(struct world *w, const struct pp_use *uses, uint32_t count)
+static void train_in(struct world *w, const struct pp_use *uses, uint32_t count, enum pp_dtype dtype)
 {
 	static const struct pp_tensor tensors[] = {
 	    {.name = "emb.tok", .rows = 8, .columns = 4, .dims = 2, .decay = true},
@@ -89,6 +92,7 @@ static void train_with(struct world *w, const struct pp_use *uses, uint32_t coun
 	w->program.tensors = PP_NEW_ARRAY(w->arena, struct pp_tensor, 2);
 	memcpy(w->program.tensors, tensors, sizeof tensors);
 	w->program.tensor_count = 2;
+	w->program.tensors[0].dtype = w->program.tensors[1].dtype = (uint8_t)dtype;
 	give_uses(w, uses, count);
 	w->spec.train.hypers = PP_NEW_ARRAY(w->arena, struct pp_hyper, 2);
 	w->spec.train.hypers[0] = (struct pp_hyper){.weight_decay = 0.1, .clip = 1};
@@ -98,6 +102,11 @@ static void train_with(struct world *w, const struct pp_use *uses, uint32_t coun
 	assert_int_equal(w->program.train.hyper_count, 2);
 	assert_true(w->program.train.hypers[0].weight_decay > 0.09 && w->program.train.hypers[1].weight_decay < 0.01);
 	assert_int_equal(errors_in(w), 0);
+}
+
+static void train_with(struct world *w, const struct pp_use *uses, uint32_t count)
+{
+	train_in(w, uses, count, PP_F32);
 }
 
 /* Three ranks; the embedding's weights are used by stages 0 and 2, and twice on rank 0. */
@@ -221,6 +230,32 @@ static void gradients_are_scattered_over_dp(void **state)
 	            "opt h0 weight.0 grad.1 moment.4 moment.5 shard\nopt h1 weight.2 grad.3 moment.6 moment.7 shard\n"
 	            "coll k9 g1 allgather weight.0 weight.0 f32*11\ncoll k10 g1 allgather weight.2 weight.2 f32*2\n"
 	            "waitc k9\nwaitc k10\n");
+	end_world(&w);
+}
+
+/* bf16: updates name the master copy, weights are gathered as they are stored, gradients and norms keep their types. */
+static void weights_in_bf16(void **state)
+{
+	(void)state;
+	struct world w = make_world(0);
+	write_gpipe(&w, 1, 1, (const uint32_t[]){0}, 1);
+	make_program(&w, 100, 100, 100, 10);
+	w.program.dp = 3;
+	w.program.zero = 1;
+	w.spec.parallel.bucket = 1000;
+	train_in(&w, (const struct pp_use[]){{.tensor = 0, .stage = 0}, {.tensor = 1, .stage = 0}}, 2, PP_BF16);
+	assert_tail(&w, 0,
+	            "zero losses.10\nzero norms.11\n"
+	            "coll k0 g0 reducescatter grad.1 grad.1 f32*11\ncoll k1 g0 reducescatter grad.3 grad.3 f32*2\n"
+	            "waitc k0\nwaitc k1\n"
+	            "coll k2 g0 losses.10 losses.10 f64*2\nwaitc k2\n"
+	            "sqnorm t0 grad.1 norms.11 shard\nsqnorm t1 grad.3 norms.11 shard\n"
+	            "coll k3 g0 norms.11 norms.11 f64*2\nwaitc k3\n"
+	            "clip h0 losses.10 norms.11 scale.12\n"
+	            "opt h0 weight.0 grad.1 moment.4 moment.5 master.6 shard\n"
+	            "opt h1 weight.2 grad.3 moment.7 moment.8 master.9 shard\n"
+	            "coll k4 g0 allgather weight.0 weight.0 bf16*11\ncoll k5 g0 allgather weight.2 weight.2 bf16*2\n"
+	            "waitc k4\nwaitc k5\n");
 	end_world(&w);
 }
 
@@ -348,6 +383,7 @@ int main(void)
 	    cmocka_unit_test(tied_tensors_have_a_limit),
 	    cmocka_unit_test(gradients_are_summed_over_dp),
 	    cmocka_unit_test(gradients_are_scattered_over_dp),
+	    cmocka_unit_test(weights_in_bf16),
 	    cmocka_unit_test(partial_gradients_are_summed_over_tp),
 	    cmocka_unit_test(buckets_hold_at_most_their_bytes),
 	    cmocka_unit_test(collectives_have_a_limit),

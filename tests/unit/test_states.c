@@ -1,6 +1,7 @@
-/* Weights, gradients and moments of a rank under data parallelism: bytes per parameter as counted for the split, and as
- * slots, with and without shards of the optimizer (cost model 1.4: fp32 Adam 16 or 8 + 8/d; bf16 14 or 6 + 8/d, for it
- * keeps no master copy; SGD has nothing to shard). */
+/* Weights, gradients, moments and master copies of a rank under data parallelism: bytes per parameter as counted for
+ * the split, and as slots, with and without shards of the optimizer (cost model 1.4: fp32 Adam 16 or 8 + 8/d; bf16
+ * weights with fp32 gradients 18 or 6 + 12/d, where 12 = fp32 master 4 + m 4 + v 4; SGD has no moments, fp32 nothing to
+ * shard). */
 #include "program_fixture.h"
 
 #include <setjmp.h>
@@ -27,9 +28,10 @@ static void bytes_per_parameter(void **state)
 		uint32_t dp, zero;
 		uint64_t each; /* bytes of a parameter, times 8 */
 	} cases[] = {
-	    {PP_F32, PP_ADAMW, 1, 0, 128}, {PP_F32, PP_ADAMW, 8, 0, 128},  {PP_F32, PP_ADAMW, 8, 1, 64 + 8},
-	    {PP_F32, PP_ADAMW, 2, 1, 96},  {PP_BF16, PP_ADAMW, 8, 0, 112}, {PP_BF16, PP_ADAMW, 8, 1, 48 + 8},
-	    {PP_F32, PP_SGD, 8, 0, 64},    {PP_F32, PP_SGD, 8, 1, 64},
+	    {PP_F32, PP_ADAMW, 1, 0, 128},   {PP_F32, PP_ADAMW, 8, 0, 128},  {PP_F32, PP_ADAMW, 8, 1, 64 + 8},
+	    {PP_F32, PP_ADAMW, 2, 1, 96},    {PP_BF16, PP_ADAMW, 8, 0, 144}, {PP_BF16, PP_ADAMW, 8, 1, 48 + 12},
+	    {PP_F32, PP_SGD, 8, 0, 64},      {PP_F32, PP_SGD, 8, 1, 64},     {PP_BF16, PP_SGD, 8, 0, 80},
+	    {PP_BF16, PP_SGD, 8, 1, 48 + 4},
 	};
 	const uint64_t params = 124439808, head = 50257 * 768;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -51,8 +53,10 @@ static void slots_are_what_was_counted(void **state)
 {
 	(void)state;
 	const uint32_t two[] = {0, 3};
-	for (uint32_t dp = 1; dp <= 7; dp++) {
+	for (uint32_t k = 0; k < 14; k++) {
+		uint32_t dp = k % 7 + 1, half = k / 7;
 		struct built built = built_of(&field_b13);
+		built.spec->dtype = half ? PP_BF16 : PP_F32;
 		built.spec->parallel.dp = dp;
 		built.spec->parallel.zero = 1;
 		build_bodies(&built, two, 2, 2, FUSED);
@@ -64,10 +68,11 @@ static void slots_are_what_was_counted(void **state)
 			    ((uint64_t)tensor->rows * tensor->columns + dp - 1) / dp;
 		}
 		for (uint32_t r = 0; r < 2; r++) {
-			assert_int_equal(slot_bytes(program, r, PP_SLOT_WEIGHT), 4 * dp * shards[r]);
+			assert_int_equal(slot_bytes(program, r, PP_SLOT_WEIGHT), (half ? 2 : 4) * dp * shards[r]);
 			assert_int_equal(slot_bytes(program, r, PP_SLOT_GRAD), 4 * dp * shards[r]);
 			assert_int_equal(slot_bytes(program, r, PP_SLOT_MOMENT), 8 * shards[r]);
-			assert_int_equal(built.stages.items[r].static_bytes, (8 * dp + 8) * shards[r]);
+			assert_int_equal(slot_bytes(program, r, PP_SLOT_MASTER), half ? 4 * shards[r] : 0);
+			assert_int_equal(built.stages.items[r].static_bytes, (half ? 6 * dp + 12 : 8 * dp + 8) * shards[r]);
 		}
 		pp_arena_destroy(built.arena);
 	}
@@ -84,12 +89,14 @@ static void custom_layers_too(void **state)
 	built.spec->model.trains = false;
 	built.spec->parallel.dp = 4;
 	built.spec->parallel.zero = 1;
+	built.spec->dtype = PP_BF16;
 	const uint32_t whole[] = {0};
 	build_bodies(&built, whole, 1, 1, FUSED);
-	assert_int_equal(slot_bytes(built.program, 0, PP_SLOT_WEIGHT), 4 * 1004);
+	assert_int_equal(slot_bytes(built.program, 0, PP_SLOT_WEIGHT), 2 * 1004);
 	assert_int_equal(slot_bytes(built.program, 0, PP_SLOT_GRAD), 4 * 1004);
 	assert_int_equal(slot_bytes(built.program, 0, PP_SLOT_MOMENT), 2 * 4 * 251);
-	assert_int_equal(built.stages.items[0].static_bytes, 8 * 1004 + 8 * 251);
+	assert_int_equal(slot_bytes(built.program, 0, PP_SLOT_MASTER), 4 * 251);
+	assert_int_equal(built.stages.items[0].static_bytes, 6 * 1004 + 12 * 251);
 	pp_arena_destroy(built.arena);
 }
 
