@@ -2,19 +2,12 @@
  * requires: a checked schedule and the stages of the program.
  * ensures:  channels (one per directed pair of ranks and kind of value, sorted by source, destination, kind), computes,
  *           transfers in consumption order, a slot for every value: received input, output, stash, aux. O(actions). */
+#include "crossings.h"
 #include "link.h"
 #include "lowering.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
-
-/* A value crosses the border between two stages on different ranks. */
-struct crossing {
-	uint32_t source, destination;
-	uint8_t kind;
-	uint32_t stage; /* that makes the value */
-};
 
 /* What the scans look up. */
 struct tables {
@@ -38,51 +31,24 @@ static uint64_t value_bytes(const struct pp_program *program, enum pp_value kind
 
 /* ---- channels -------------------------------------------------------------------------------- */
 
-static int compare_crossings(const void *left, const void *right)
-{
-	const struct crossing *a = left, *b = right;
-	if (a->source != b->source)
-		return a->source < b->source ? -1 : 1;
-	if (a->destination != b->destination)
-		return a->destination < b->destination ? -1 : 1;
-	if (a->kind != b->kind)
-		return a->kind < b->kind ? -1 : 1;
-	return a->stage < b->stage ? -1 : a->stage > b->stage;
-}
-
-static uint32_t find_crossings(const struct pp_lowering *lowering, struct crossing *crossings)
-{
-	const struct pp_schedule *schedule = lowering->schedule;
-	uint32_t count = 0;
-	for (uint32_t stage = 0; stage + 1 < schedule->stages; stage++) {
-		uint32_t a = schedule->stage_rank[stage], b = schedule->stage_rank[stage + 1];
-		if (a == b)
-			continue;
-		crossings[count++] = (struct crossing){.source = a, .destination = b, .kind = PP_ACT, .stage = stage};
-		crossings[count++] = (struct crossing){.source = b, .destination = a, .kind = PP_GRAD, .stage = stage + 1};
-	}
-	qsort(crossings, count, sizeof *crossings, compare_crossings);
-	return count;
-}
-
-static bool same_channel(const struct pp_channel *channel, const struct crossing *crossing)
+static bool same_channel(const struct pp_channel *channel, const struct pp_crossing *crossing)
 {
 	return channel->source == crossing->source && channel->destination == crossing->destination &&
 	       channel->kind == crossing->kind;
 }
 
-static void make_channels(const struct pp_lowering *lowering, const struct crossing *crossings, uint32_t count)
+static void make_channels(const struct pp_lowering *lowering, const struct pp_crossing *crossings, uint32_t count)
 {
 	struct pp_program *program = lowering->program;
 	program->channels = PP_NEW_ARRAY(program->arena, struct pp_channel, count);
 	program->channel_count = 0;
 	for (uint32_t i = 0; i < count; i++) {
-		const struct crossing *at = &crossings[i];
+		const struct pp_crossing *at = &crossings[i];
 		struct pp_channel *channel = &program->channels[program->channel_count];
 		if (!program->channel_count || !same_channel(channel - 1, at)) {
 			struct pp_link link =
 			    pp_link_channel(program, lowering->spec, at->source, at->destination, (enum pp_value)at->kind,
-			                    value_bytes(program, (enum pp_value)at->kind, at->stage));
+			                    value_bytes(program, (enum pp_value)at->kind, pp_crossing_maker(at)));
 			*channel = (struct pp_channel){.source = at->source,
 			                               .destination = at->destination,
 			                               .kind = at->kind,
@@ -103,18 +69,19 @@ static void build_channels(struct pp_lowering *lowering, struct tables *tables)
 		tables->ticks[kind] = PP_NEW_ARRAY(lowering->scratch, uint64_t, stages);
 		memset(tables->channel[kind], 0xff, stages * sizeof(uint32_t));
 	}
-	struct crossing *crossings = PP_NEW_ARRAY(lowering->scratch, struct crossing, (size_t)2 * stages);
-	uint32_t count = find_crossings(lowering, crossings);
+	struct pp_crossing *crossings;
+	uint32_t count = pp_crossings_find(lowering->scratch, lowering->schedule->stage_rank, stages, &crossings);
 	if (!lowering->forward_only)
 		make_channels(lowering, crossings, count);
 	lowering->channel_base = PP_NEW_ARRAY(lowering->scratch, uint32_t, (size_t)program->channel_count + 1);
 	for (uint32_t i = 0, next = 0; i < count; i++) {
-		const struct crossing *at = &crossings[i];
+		const struct pp_crossing *at = &crossings[i];
+		uint32_t maker = pp_crossing_maker(at);
 		next += !same_channel(&program->channels[next], at);
 		const struct pp_channel *channel = &program->channels[next];
-		tables->channel[at->kind][at->stage] = next;
-		tables->ticks[at->kind][at->stage] =
-		    pp_transfer_ticks(channel->latency, channel->bandwidth, value_bytes(program, at->kind, at->stage));
+		tables->channel[at->kind][maker] = next;
+		tables->ticks[at->kind][maker] =
+		    pp_transfer_ticks(channel->latency, channel->bandwidth, value_bytes(program, at->kind, maker));
 		if (at->kind == PP_ACT || !lowering->forward_only)
 			lowering->channel_base[next + 1] += lowering->schedule->microbatches;
 	}

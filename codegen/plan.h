@@ -76,12 +76,4 @@ static inline bool pp_waits_for_send(const struct pp_program *program, uint32_t 
 void pp_plan_waits(struct pp_arena *scratch, const struct pp_program *program, const struct pp_post_slots *posts,
                    uint32_t rank, struct pp_stream *stream);
 
-static inline uint64_t pp_aligned(uint64_t bytes)
-{
-	if (bytes > UINT64_MAX - PP_ALIGN)
-		return UINT64_MAX / PP_ALIGN * PP_ALIGN;
-	/* An empty value gets a place of its own too, so that its slot is its alone while it lives. */
-	return bytes ? (bytes + PP_ALIGN - 1) / PP_ALIGN * PP_ALIGN : PP_ALIGN;
-}
-
 #endif

@@ -1,29 +1,14 @@
-/* order_problem.h. O(stages log stages). */
+/* order_problem.h. O(stages log stages).
+ *
+ * Bytes of stashes, extras and messages are those of their slots, so an order takes of an arena what the plan will give
+ * to its stashes and extras. Beside that come static slots, messages and workspace: an estimate before there is a plan,
+ * and afterwards what the plan took. */
 #include "order_problem.h"
 
+#include "codegen/crossings.h"
 #include "codegen/link.h"
 #include "ir/grid.h"
 #include "ir/order_program.h"
-
-#include <stdlib.h>
-
-/* A value that crosses the border after stage `stage`. */
-struct crossing {
-	uint32_t source, destination, stage;
-	uint8_t kind;
-};
-
-static int by_channel(const void *left, const void *right)
-{
-	const struct crossing *a = left, *b = right;
-	if (a->source != b->source)
-		return a->source < b->source ? -1 : 1;
-	if (a->destination != b->destination)
-		return a->destination < b->destination ? -1 : 1;
-	if (a->kind != b->kind)
-		return a->kind < b->kind ? -1 : 1;
-	return a->stage < b->stage ? -1 : a->stage > b->stage;
-}
 
 /* Bytes of the message after a stage: the output of the last layer so far. */
 static uint64_t border_bytes(const struct pp_stages *stages, uint32_t stage)
@@ -31,21 +16,6 @@ static uint64_t border_bytes(const struct pp_stages *stages, uint32_t stage)
 	const struct pp_stage_plan *item = &stages->items[stage];
 	uint32_t layers = item->first_layer + item->layer_count;
 	return layers ? stages->layers[layers - 1].output_bytes : 0;
-}
-
-static uint32_t find_crossings(const struct pp_stages *stages, const uint32_t *stage_rank, struct crossing *crossings)
-{
-	uint32_t count = 0;
-	for (uint32_t s = 0; s + 1 < stages->count; s++) {
-		uint32_t a = stage_rank[s], b = stage_rank[s + 1];
-		if (a == b)
-			continue;
-		crossings[count++] = (struct crossing){.source = a, .destination = b, .kind = PP_ACT, .stage = s};
-		crossings[count++] = (struct crossing){.source = b, .destination = a, .kind = PP_GRAD, .stage = s};
-	}
-	if (count)
-		qsort(crossings, count, sizeof *crossings, by_channel);
-	return count;
 }
 
 /* A channel has the link of its first message, as in the lowering. */
@@ -57,20 +27,19 @@ static void price_hops(struct pp_arena *scratch, const struct pp_spec *spec, con
 	                          .dp = spec->parallel.dp,
 	                          .rank_order = (uint8_t)pp_rank_order_of(spec->parallel.rank_order),
 	                          .gpus = spec->cluster.gpus};
-	struct crossing *crossings = PP_NEW_ARRAY(scratch, struct crossing, (size_t)2 * stages->count);
-	uint32_t count = find_crossings(stages, stage_rank, crossings);
+	struct pp_crossing *crossings;
+	uint32_t count = pp_crossings_find(scratch, stage_rank, stages->count, &crossings);
 	struct pp_link link = {0};
 	for (uint32_t i = 0; i < count; i++) {
-		const struct crossing *at = &crossings[i], *before = i ? at - 1 : NULL;
-		uint64_t bytes = border_bytes(stages, at->stage);
-		if (!before || before->source != at->source || before->destination != at->destination ||
-		    before->kind != at->kind)
+		const struct pp_crossing *at = &crossings[i];
+		uint64_t bytes = border_bytes(stages, at->border);
+		if (i == 0 || !pp_crossings_share(at - 1, at))
 			link = pp_link_channel(&grid, spec, at->source, at->destination, (enum pp_value)at->kind, bytes);
 		uint64_t hop = pp_transfer_ticks(link.latency, link.bandwidth, bytes);
 		if (at->kind == PP_ACT)
-			out[at->stage].forward_hop = hop;
+			out[pp_crossing_maker(at)].forward_hop = hop;
 		else
-			out[at->stage + 1].backward_hop = hop;
+			out[pp_crossing_maker(at)].backward_hop = hop;
 	}
 }
 
@@ -91,13 +60,20 @@ static void guess_headroom(const struct pp_stages *stages, const uint32_t *stage
 	}
 }
 
+uint64_t pp_order_limit(const struct pp_spec *spec, uint64_t memory)
+{
+	const struct pp_gpu *gpu = &spec->cluster.gpu;
+	uint64_t most =
+	    gpu->memory ? gpu->memory - (gpu->reserve < gpu->memory ? gpu->reserve : gpu->memory) : PP_ROOM_UNLIMITED;
+	return memory && memory < most ? memory : most;
+}
+
 static uint64_t *find_room(struct pp_arena *arena, const struct pp_spec *spec, const uint32_t *stage_rank,
                            const struct pp_stages *stages, const uint64_t *headroom, uint64_t memory)
 {
 	uint32_t ranks = spec->parallel.pp;
 	uint64_t *room = PP_NEW_ARRAY(arena, uint64_t, ranks), *taken = PP_NEW_ARRAY(arena, uint64_t, ranks),
 	         *messages = PP_NEW_ARRAY(arena, uint64_t, ranks);
-	const struct pp_gpu *gpu = &spec->cluster.gpu;
 	if (!headroom)
 		guess_headroom(stages, stage_rank, messages, taken);
 	for (uint32_t r = 0; r < ranks; r++)
@@ -105,13 +81,28 @@ static uint64_t *find_room(struct pp_arena *arena, const struct pp_spec *spec, c
 	for (uint32_t s = 0; s < stages->count; s++)
 		taken[stage_rank[s]] = pp_plus(taken[stage_rank[s]], stages->items[s].static_bytes);
 	for (uint32_t r = 0; r < ranks; r++) {
-		uint64_t most =
-		    gpu->memory ? gpu->memory - (gpu->reserve < gpu->memory ? gpu->reserve : gpu->memory) : PP_ROOM_UNLIMITED;
-		uint64_t used = pp_plus(taken[r], headroom ? headroom[r] : 0);
-		most = memory && memory < most ? memory : most;
+		uint64_t used = pp_plus(taken[r], headroom ? headroom[r] : 0), most = pp_order_limit(spec, memory);
 		room[r] = most == PP_ROOM_UNLIMITED ? most : most - (used < most ? used : most);
 	}
 	return room;
+}
+
+/* Tokens and labels that a microbatch brings to a stage, kept until its backward is over; 0: it loads none. */
+static uint64_t loaded_bytes(const struct pp_spec *spec, const struct pp_stage_plan *item)
+{
+	bool tokens = false, labels = false;
+	for (uint32_t i = item->first_layer; i < item->first_layer + item->layer_count; i++) {
+		tokens |= spec->model.layers[i].kind == PP_LAYER_EMBEDDING;
+		labels |= spec->model.layers[i].kind == PP_LAYER_HEAD;
+	}
+	uint64_t each = pp_times(pp_times(spec->train.microbatch, spec->model.seq), pp_dtype_size[PP_I32]);
+	return tokens || labels ? pp_aligned(pp_times(each, tokens && labels ? 2 : 1)) : 0;
+}
+
+/* Of a slot that is there only where it holds something. */
+static uint64_t slot_bytes(uint64_t bytes)
+{
+	return bytes ? pp_aligned(bytes) : 0;
 }
 
 struct pp_order_problem *pp_order_of_stages(struct pp_arena *arena, const struct pp_spec *spec,
@@ -121,6 +112,7 @@ struct pp_order_problem *pp_order_of_stages(struct pp_arena *arena, const struct
 	struct pp_order_stage *out = PP_NEW_ARRAY(arena, struct pp_order_stage, stages->count);
 	for (uint32_t s = 0; s < stages->count; s++) {
 		const struct pp_stage_plan *item = &stages->items[s];
+		uint64_t both = pp_plus(item->extra_bytes, item->split_bytes);
 		bool recomputes = false;
 		for (uint32_t i = item->first_layer; i < item->first_layer + item->layer_count; i++)
 			recomputes |= spec->model.layers[i].recompute != 0;
@@ -130,9 +122,9 @@ struct pp_order_problem *pp_order_of_stages(struct pp_arena *arena, const struct
 		                                           [PP_I] = item->ticks[PP_PHASE_I],
 		                                           [PP_W] = item->ticks[PP_PHASE_W]},
 		                                 .recompute = recomputes ? item->ticks[PP_PHASE_R] : 0,
-		                                 .held = item->stash_bytes,
-		                                 .more_fused = recomputes ? item->extra_bytes : 0,
-		                                 .more_split = pp_plus(item->extra_bytes, item->split_bytes)};
+		                                 .held = pp_plus(pp_aligned(item->stash_bytes), loaded_bytes(spec, item)),
+		                                 .more_fused = recomputes ? pp_aligned(item->extra_bytes) : 0,
+		                                 .more_split = recomputes ? pp_aligned(both) : slot_bytes(both)};
 	}
 	struct pp_arena *scratch = pp_arena_scratch(arena);
 	price_hops(scratch, spec, stages, stage_rank, out);
@@ -145,6 +137,20 @@ struct pp_order_problem *pp_order_of_stages(struct pp_arena *arena, const struct
 	                                     .room = find_room(arena, spec, stage_rank, stages, headroom, memory),
 	                                     .pair_permille = spec->pair_permille};
 	return problem;
+}
+
+void pp_order_be_certain(struct pp_arena *arena, const struct pp_spec *spec, const uint64_t *least, uint64_t memory,
+                         bool planned, struct pp_order_problem *problem)
+{
+	uint64_t *most = PP_NEW_ARRAY(arena, uint64_t, problem->ranks);
+	for (uint32_t r = 0; r < problem->ranks; r++) {
+		most[r] = pp_order_limit(spec, memory);
+		if (most[r] != PP_ROOM_UNLIMITED)
+			most[r] -= least[r] < most[r] ? least[r] : most[r];
+	}
+	problem->most_room = most;
+	if (!planned)
+		problem->room = most;
 }
 
 bool pp_order_shortage(const struct pp_order_problem *problem, uint64_t *bytes)

@@ -14,6 +14,16 @@ struct pp_order_problem *pp_order_of_stages(struct pp_arena *arena, const struct
                                             const uint32_t *stage_rank, const struct pp_stages *stages,
                                             const uint64_t *headroom, uint64_t memory);
 
+/* What a rank's arena may take: the memory of the device without its reserve, or `memory` (0: none) if that is less;
+ * PP_ROOM_UNLIMITED: neither is given. */
+uint64_t pp_order_limit(const struct pp_spec *spec, uint64_t memory);
+
+/* Give the problem its `most_room`. least: [ranks], bytes that every program of these stages needs beside what its
+ * order holds (memory_floor.h). planned: room was made from a plan, else it is an estimate that this takes the place
+ * of. */
+void pp_order_be_certain(struct pp_arena *arena, const struct pp_spec *spec, const uint64_t *least, uint64_t memory,
+                         bool planned, struct pp_order_problem *problem);
+
 /* Bytes that ranks lack for one microbatch on all of their stages, what any order holds at some time: [ranks] added to
  * `bytes`. False: none lacks any. */
 bool pp_order_shortage(const struct pp_order_problem *problem, uint64_t *bytes);

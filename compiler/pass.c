@@ -286,12 +286,11 @@ static uint64_t capacity_of(const struct pp_spec *spec)
 	return spec->schedule_memory && (gpu->memory == 0 || capped < gpu->memory) ? capped : gpu->memory;
 }
 
-/* The program's frame: grid, devices, training settings; the tables come from the next passes. */
-static struct pp_program *program_frame(const struct pp_unit *unit)
+struct pp_program *pp_unit_frame(const struct pp_unit *unit, struct pp_arena *arena)
 {
 	const struct pp_spec *spec = &unit->resolved.spec;
-	struct pp_program *program = PP_NEW(unit->arena, struct pp_program);
-	program->arena = unit->arena;
+	struct pp_program *program = PP_NEW(arena, struct pp_program);
+	program->arena = arena;
 	program->ranks = spec->parallel.pp;
 	program->tp = spec->parallel.tp;
 	program->dp = spec->parallel.dp;
@@ -299,9 +298,9 @@ static struct pp_program *program_frame(const struct pp_unit *unit)
 	program->vpp = spec->parallel.vpp;
 	program->rank_order = (uint8_t)pp_rank_order_of(spec->parallel.rank_order);
 	program->gpus = spec->cluster.gpus;
-	program->stage_count = unit->schedule.stages;
+	program->stage_count = unit->stages.count;
 	program->microbatches = spec->microbatches;
-	program->rank = PP_NEW_ARRAY(unit->arena, struct pp_rank, program->ranks);
+	program->rank = PP_NEW_ARRAY(arena, struct pp_rank, program->ranks);
 	for (uint32_t r = 0; r < program->ranks; r++) {
 		struct pp_rank *rank = &program->rank[r];
 		rank->capacity = capacity_of(spec);
@@ -339,7 +338,7 @@ static uint8_t *phases_used(struct pp_arena *arena, const struct pp_schedule *sc
 static bool run_bodies(struct pp_unit *unit)
 {
 	const struct pp_spec *spec = &unit->resolved.spec;
-	unit->program = program_frame(unit);
+	unit->program = pp_unit_frame(unit, unit->arena);
 	pp_tensors_build(unit->program, spec, &unit->stages);
 	pp_bodies_build(unit->program, spec, &unit->stages, phases_used(unit->arena, &unit->schedule));
 	return true;

@@ -67,6 +67,10 @@ extern const struct pp_pass_info pp_passes[PP_PASS_COUNT];
 bool pp_compile(struct pp_unit *unit, enum pp_pass last, void (*after)(const struct pp_unit *, enum pp_pass, void *),
                 void *context);
 
+/* A program of the unit's grid, devices and training settings, in this arena; its tables come from later passes.
+ * requires: stages. */
+struct pp_program *pp_unit_frame(const struct pp_unit *unit, struct pp_arena *arena);
+
 /* The pass that makes a level of --emit, or PP_PASS_COUNT. */
 enum pp_pass pp_pass_of_level(const char *level);
 

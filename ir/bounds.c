@@ -143,9 +143,12 @@ static struct pp_order_bound without_room(struct pp_arena *arena, uint32_t rank,
 	return (struct pp_order_bound){UINT64_MAX, UINT64_MAX, term, term};
 }
 
-struct pp_order_bound pp_order_bound_of(struct pp_arena *arena, const struct pp_order_problem *problem,
+struct pp_order_bound pp_order_bound_of(struct pp_arena *arena, const struct pp_order_problem *given,
                                         enum pp_bound_mode mode)
 {
+	struct pp_order_problem certain = *given;
+	const struct pp_order_problem *problem = &certain;
+	certain.room = given->most_room ? given->most_room : given->room;
 	if (problem->stages == 0 || problem->microbatches == 0)
 		return (struct pp_order_bound){.makespan_term = "nothing to do", .span_term = "nothing to do"};
 	struct pp_arena *scratch = pp_arena_scratch(arena);

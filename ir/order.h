@@ -41,6 +41,9 @@ struct pp_order_problem {
 	const uint64_t *room;               /* [ranks]: bytes, or PP_ROOM_UNLIMITED */
 	uint32_t pair_permille;             /* time of an overlapped pair, in thousandths of the sum; 1000: no gain */
 	bool queued; /* for pp_order_run: hops of F, and those of B and I, from one rank to another go one after another */
+	/* [ranks], or NULL: the same as `room`. Where what a program needs besides is an estimate, `room` is what orders
+	 * are made for, and this what no program leaves more than: bounds, and all that is called impossible, go by it. */
+	const uint64_t *most_room;
 };
 
 struct pp_order_rank {

@@ -96,15 +96,17 @@ struct pp_order_problem *pp_order_of_program(struct pp_arena *arena, const struc
 	struct pp_order_stage *stages = PP_NEW_ARRAY(arena, struct pp_order_stage, program->stage_count);
 	for (uint32_t s = 0; s < program->stage_count; s++) {
 		const struct pp_stage *stage = &program->stages[s];
-		stages[s] = (struct pp_order_stage){.rank = stage->rank,
-		                                    .ticks = {[PP_F] = stage->ticks[PP_PHASE_F],
-		                                              [PP_B] = stage->ticks[PP_PHASE_B],
-		                                              [PP_I] = stage->ticks[PP_PHASE_I],
-		                                              [PP_W] = stage->ticks[PP_PHASE_W]},
-		                                    .recompute = stage->recomputes ? stage->ticks[PP_PHASE_R] : 0,
-		                                    .held = stage->stash_bytes,
-		                                    .more_fused = stage->recomputes ? stage->extra_bytes : 0,
-		                                    .more_split = stage->extra_bytes};
+		bool loads = stage->loads_tokens || stage->loads_labels;
+		stages[s] = (struct pp_order_stage){
+		    .rank = stage->rank,
+		    .ticks = {[PP_F] = stage->ticks[PP_PHASE_F],
+		              [PP_B] = stage->ticks[PP_PHASE_B],
+		              [PP_I] = stage->ticks[PP_PHASE_I],
+		              [PP_W] = stage->ticks[PP_PHASE_W]},
+		    .recompute = stage->recomputes ? stage->ticks[PP_PHASE_R] : 0,
+		    .held = pp_aligned(stage->stash_bytes) + (loads ? pp_aligned(stage->aux_bytes) : 0),
+		    .more_fused = stage->recomputes ? pp_aligned(stage->extra_bytes) : 0,
+		    .more_split = stage->recomputes || stage->extra_bytes ? pp_aligned(stage->extra_bytes) : 0};
 	}
 	struct pp_arena *scratch = pp_arena_scratch(arena);
 	uint64_t *room = PP_NEW_ARRAY(arena, uint64_t, program->ranks);

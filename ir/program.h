@@ -129,6 +129,15 @@ struct pp_slot {
 
 enum { PP_ALIGN = 256 };
 
+/* What a slot takes of its arena. An empty value gets a place of its own too, so that its slot is its alone while it
+ * lives. */
+static inline uint64_t pp_aligned(uint64_t bytes)
+{
+	if (bytes > UINT64_MAX - PP_ALIGN)
+		return UINT64_MAX / PP_ALIGN * PP_ALIGN;
+	return bytes ? (bytes + PP_ALIGN - 1) / PP_ALIGN * PP_ALIGN : PP_ALIGN;
+}
+
 struct pp_rank {
 	struct pp_slot *slots;
 	uint32_t slot_count;

@@ -5,6 +5,7 @@
 #include "search.h"
 
 #include "compiler/schedule_make.h"
+#include "compiler/unit_trial.h"
 
 #include <string.h>
 
@@ -19,22 +20,9 @@ struct outcome {
 	uint64_t value, bytes; /* of the objective; of the fullest rank */
 };
 
-/* A unit of its own for the same text. */
 static struct pp_unit open_trial(const struct pp_unit *unit, const struct pp_place_hint *hint)
 {
-	struct pp_arena *arena = pp_arena_scratch(unit->arena);
-	struct pp_unit trial = {
-	    .arena = arena,
-	    .strings = pp_strtab_create(arena),
-	    .sources = pp_sources_create(arena),
-	    .options = unit->options,
-	    .tool_version = unit->tool_version,
-	    .lowering = unit->lowering,
-	    .profile = unit->profile,
-	    .deadline = unit->deadline,
-	};
-	trial.diag = pp_diag_create(arena, trial.sources);
-	trial.source = pp_sources_add(trial.sources, unit->source->name, unit->source->text, unit->source->length);
+	struct pp_unit trial = pp_unit_trial(unit);
 	trial.options.hint = *hint;
 	return trial;
 }

@@ -32,7 +32,7 @@ static void measure(uint32_t ranks, uint32_t chunks, uint32_t microbatches, uint
 			stage[s].forward_hop = stage[s + 1].backward_hop = 1000000;
 	for (uint32_t r = 0; r < ranks; r++)
 		room[r] = (uint64_t)1000 * limit;
-	struct pp_order_problem problem = {ranks, stages, microbatches, stage, room, 1000, false};
+	struct pp_order_problem problem = {ranks, stages, microbatches, stage, room, 1000, false, NULL};
 	struct pp_search_options options = {.seed = 1};
 	struct pp_search_report report;
 	double begun = now();

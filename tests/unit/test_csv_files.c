@@ -116,7 +116,7 @@ static struct pp_order_times run(const struct file *file, uint64_t early)
 	for (uint32_t r = 0; r < schedule->ranks; r++)
 		room[r] = PP_ROOM_UNLIMITED;
 	struct pp_order_problem problem = {
-	    schedule->ranks, schedule->stages, schedule->microbatches, stages, room, 1000, false};
+	    schedule->ranks, schedule->stages, schedule->microbatches, stages, room, 1000, false, NULL};
 	struct pp_order_times times;
 	assert_true(pp_order_run(file->arena, &problem, schedule->rows, false, &times));
 	return times;
