@@ -9,6 +9,8 @@
  *           same names, what F has left out of the stash. */
 #include "body_builder.h"
 
+#include "ir/scratch.h"
+
 #include <assert.h>
 #include <string.h>
 
@@ -344,8 +346,9 @@ static uint32_t ranks_and_stages_make(struct pp_program *program, const struct p
 	return most_layers;
 }
 
-/* One workspace per rank, the last of its slots: as large as its hungriest body, or none. */
-static void workspaces_make(struct pp_program *program)
+/* The last two slots of a rank, each as large as its hungriest body wants, or not there: workspace, and on a GPU
+ * scratch. */
+static void workspaces_make(struct pp_program *program, const struct pp_spec *spec)
 {
 	uint64_t *bytes = PP_NEW_ARRAY(program->arena, uint64_t, program->ranks);
 	for (uint32_t b = 0; b < program->body_count; b++) {
@@ -354,8 +357,12 @@ static void workspaces_make(struct pp_program *program)
 	}
 	for (uint32_t r = 0; r < program->ranks; r++) {
 		struct pp_rank *rank = &program->rank[r];
-		rank->slots[rank->slot_count - 1].bytes = bytes[r];
-		rank->slot_count -= bytes[r] == 0;
+		struct pp_slot *work = &rank->slots[rank->slot_count - 2], *scratch = work + 1;
+		work->bytes = bytes[r];
+		scratch->bytes = spec->cluster.gpu.sms ? pp_scratch_rank_bytes(program, r) : 0;
+		if (!work->bytes)
+			*work = *scratch;
+		rank->slot_count -= (bytes[r] == 0 ? 1u : 0u) + (scratch->bytes == 0 ? 1u : 0u);
 	}
 }
 
@@ -377,7 +384,7 @@ void pp_bodies_build(struct pp_program *program, const struct pp_spec *spec, con
 			body_write(&build, (enum pp_phase)phase, &program->bodies[program->body_count++]);
 		}
 	}
-	workspaces_make(program);
+	workspaces_make(program, spec);
 }
 
 /* ---- one layer, for its counts --------------------------------------------------------------- */

@@ -227,6 +227,7 @@ void pp_static_slots_build(struct pp_program *program, const struct pp_spec *spe
 			content_slot_add(program, &lists[r], PP_SLOT_SCALE, PP_NULL);
 		}
 		slot_add(program, &lists[r], PP_SLOT_WORK, PP_NULL, 0);
+		slot_add(program, &lists[r], PP_SLOT_SCRATCH, PP_NULL, 0);
 		slots_keep(program->arena, &program->rank[r], &lists[r]);
 	}
 }

@@ -308,6 +308,8 @@ struct pp_program *pp_unit_frame(const struct pp_unit *unit, struct pp_arena *ar
 		uint32_t first = pp_grid_rank(program, (struct pp_coord){.pp = r});
 		rank->node = first / spec->cluster.gpus;
 		rank->gpu = first % spec->cluster.gpus;
+		rank->sms = spec->cluster.gpu.sms;
+		rank->post_sms = spec->cluster.gpu.post_sms;
 	}
 	program->cost.memory_bandwidth = spec->cluster.gpu.bandwidth;
 	if (spec->profile && pp_profile_bandwidth(spec->profile))

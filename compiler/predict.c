@@ -264,7 +264,8 @@ static void add_memory(struct predicting *p)
 	uint64_t weights = bytes_of(rank, PP_SLOT_WEIGHT), gradients = bytes_of(rank, PP_SLOT_GRAD);
 	uint64_t moments = bytes_of(rank, PP_SLOT_MOMENT), dynamic = rank->arena_bytes - rank->static_bytes;
 	uint64_t masters = bytes_of(rank, PP_SLOT_MASTER);
-	uint64_t other = rank->static_bytes - weights - gradients - moments - masters;
+	uint64_t scratch = bytes_of(rank, PP_SLOT_SCRATCH);
+	uint64_t other = rank->static_bytes - weights - gradients - moments - masters - scratch;
 	add_bytes(p, "weights", weights, "parameters x bytes of one",
 	          pp_arena_printf(p->arena, "%s: %" PRIu64 " x %" PRIu64, who, weights / each, each), counted);
 	add_bytes(p, "gradients", gradients, "parameters x 4, one per use", who, counted);
@@ -275,6 +276,8 @@ static void add_memory(struct predicting *p)
 	if (masters)
 		add_bytes(p, "master weights", masters, "parameters x 4, fp32 beside bf16",
 		          pp_arena_printf(p->arena, "%s%s", who, p->program->zero ? ": an own shard of dp" : ""), counted);
+	if (scratch)
+		add_bytes(p, "scratch of kernels", scratch, "hungriest kernel", who, planned);
 	add_bytes(p, "workspace, losses, norms", other, "largest body; 16 m; 8 per tensor", who, planned);
 	add_bytes(p, "activations and messages", dynamic, "most that is live at once, as placed",
 	          pp_arena_printf(p->arena, "%s: %u stashes, %s live at once", who, p->sim->rank[p->fullest].peak_stashes,

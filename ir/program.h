@@ -147,6 +147,8 @@ struct pp_rank {
 	uint64_t capacity;     /* bytes it may use: memory of the device, or the schedule's cap; 0: unknown */
 	uint64_t reserve;      /* of it not ours */
 	uint32_t node, gpu;
+	uint32_t sms;      /* multiprocessors of its device; 0: not a GPU */
+	uint32_t post_sms; /* of them for posts that are outstanding together (V11); 0: no limit */
 };
 
 enum pp_init { PP_INIT_ZERO, PP_INIT_ONE, PP_INIT_NORMAL, PP_INIT_COUNT };
@@ -194,6 +196,7 @@ struct pp_channel {
 	uint32_t messages;            /* per step of `train` */
 	uint64_t latency;             /* ns */
 	uint64_t bandwidth;           /* bytes per second; 0: transfers take only the latency */
+	uint32_t ctas;                /* thread blocks of its communicator on a GPU (NCCL's maxCTAs); 0: its own choice */
 };
 
 enum pp_axis { PP_AXIS_PP, PP_AXIS_TP, PP_AXIS_DP, PP_AXIS_COUNT };
@@ -216,6 +219,7 @@ struct pp_group {
 	uint32_t *members;
 	uint32_t member_count;
 	uint64_t latency, bandwidth; /* as in pp_channel, per step of the ring formula */
+	uint32_t ctas;               /* as in pp_channel */
 };
 
 /* Step-tail memory traffic is priced at `memory_bandwidth` (bytes/s; 0: free). */

@@ -7,7 +7,7 @@
 static_assert(offsetof(struct pp_tensor, columns) == offsetof(struct pp_tensor, rows) + 4, "a shape is rows, columns");
 static_assert(offsetof(struct pp_reg, columns) == offsetof(struct pp_reg, rows) + 4, "a shape is rows, columns");
 
-enum { MOST_RANKS = 65536, MOST_LAYERS = 65535 };
+enum { MOST_RANKS = 65536, MOST_LAYERS = 65535, MOST_SMS = 65535, MOST_CTAS = 64 };
 
 static const uint64_t unit_ticks[PP_PHASE_COUNT] = {1, 2, 1, 1, 0}; /* the papers' F = 1, B = 2 */
 
@@ -69,6 +69,8 @@ static const struct pp_field device[] = {
     {.key = "arena", .kind = PP_FIELD_U64, .offset = offsetof(struct pp_rank, arena_bytes)},
     {.key = "static", .kind = PP_FIELD_U64, .offset = offsetof(struct pp_rank, static_bytes)},
     {.key = "live", .kind = PP_FIELD_U64, .offset = offsetof(struct pp_rank, live_bytes)},
+    {.key = "sms", .kind = PP_FIELD_U32, .offset = offsetof(struct pp_rank, sms), .most = MOST_SMS},
+    {.key = "post_sms", .kind = PP_FIELD_U32, .offset = offsetof(struct pp_rank, post_sms), .most = MOST_SMS},
 };
 
 static const struct pp_field cost[] = {
@@ -287,6 +289,7 @@ static const struct pp_field channel[] = {
      .initial = PP_NULL},
     {.key = "latency", .kind = PP_FIELD_U64, .offset = offsetof(struct pp_channel, latency)},
     {.key = "bandwidth", .kind = PP_FIELD_U64, .offset = offsetof(struct pp_channel, bandwidth)},
+    {.key = "ctas", .kind = PP_FIELD_U32, .offset = offsetof(struct pp_channel, ctas), .most = MOST_CTAS},
 };
 
 static const struct pp_field group[] = {
@@ -303,6 +306,7 @@ static const struct pp_field group[] = {
      .bound = PP_BOUND_RANK},
     {.key = "latency", .kind = PP_FIELD_U64, .offset = offsetof(struct pp_group, latency)},
     {.key = "bandwidth", .kind = PP_FIELD_U64, .offset = offsetof(struct pp_group, bandwidth)},
+    {.key = "ctas", .kind = PP_FIELD_U32, .offset = offsetof(struct pp_group, ctas), .most = MOST_CTAS},
 };
 
 static const struct pp_field body[] = {

@@ -78,6 +78,7 @@ struct pp_gpu {
 	uint64_t flops[PP_DTYPE_COUNT]; /* peak flop/s for f32, bf16; 0: not given */
 	uint64_t bandwidth;             /* of memory, bytes/s; 0: infinite */
 	double efficiency;              /* share of the peak that matmuls reach */
+	uint32_t sms, post_sms;         /* as in pp_rank */
 };
 
 struct pp_link {

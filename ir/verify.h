@@ -13,7 +13,7 @@
  *       parts and over dp; scaled once, norm after all reductions and before every update; copies are updated alike,
  *       bit for bit; all ranks learn whether a step counts. A sharded optimizer scatters each gradient, reads and
  *       updates own shards only, and gathers the weights before the step ends
- *   V9  planned peak within capacity - reserve, and no more than the slots need
+ *   V9  planned peak within capacity - reserve, and no more than the slots need; scratch as long as kernels need it
  *   V10 bodies: operand ranges, dtypes, shapes and R/P/S types, within a stage, across boundaries and against `train`;
  *       what runs has a body, parameters are read, gradients written; what is recomputed is made as the forward made
  *       it. Of a register that is written over in place only the last version is read by others, and nothing is made

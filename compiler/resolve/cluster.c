@@ -13,6 +13,11 @@ static bool read_gpu(struct pp_resolver *resolver, struct pp_gpu *gpu)
 	ok &= pp_field_scaled(resolver, section, PP_ATTR_gpu_reserve, 1, &gpu->reserve);
 	ok &= pp_field_scaled(resolver, section, PP_ATTR_gpu_bandwidth, 1, &gpu->bandwidth);
 	ok &= pp_field_real(resolver, section, PP_ATTR_gpu_efficiency, &gpu->efficiency);
+	uint64_t sms = 0, post_sms = 0;
+	ok &= pp_field_whole(resolver, section, PP_ATTR_gpu_sms, &sms);
+	ok &= pp_field_whole(resolver, section, PP_ATTR_gpu_post_sms, &post_sms);
+	gpu->sms = (uint32_t)sms;
+	gpu->post_sms = (uint32_t)post_sms;
 	ok &= pp_field_scaled(resolver, flops, PP_ATTR_flops_fp32, 1, &gpu->flops[PP_F32]);
 	ok &= pp_field_scaled(resolver, flops, PP_ATTR_flops_bf16, 1, &gpu->flops[PP_BF16]);
 	if (ok && gpu->reserve >= gpu->memory) {

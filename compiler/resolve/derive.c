@@ -300,6 +300,22 @@ static bool derive_bandwidth(struct pp_resolver *resolver, struct pp_datum *out)
 	return true;
 }
 
+/* bf16 runs on GPUs only: as many as the smallest that is supported has, an A100. */
+static bool derive_sms(struct pp_resolver *resolver, struct pp_datum *out)
+{
+	enum { A100 = 108 };
+	uint8_t dtype;
+	return pp_field_choice(resolver, resolver->sections[PP_SECTION_TRAIN], PP_ATTR_train_dtype, &dtype) &&
+	       give(dtype == 1 ? A100 : 0, out);
+}
+
+/* sms / 4 */
+static bool derive_post_sms(struct pp_resolver *resolver, struct pp_section *gpu, struct pp_datum *out)
+{
+	uint64_t sms;
+	return pp_field_whole(resolver, gpu, PP_ATTR_gpu_sms, &sms) && give(sms / 4, out);
+}
+
 bool pp_derive_from_policy(struct pp_resolver *resolver, enum pp_attribute attribute, struct pp_datum *out)
 {
 	const char *name = resolver->out->policy;
@@ -353,6 +369,10 @@ bool pp_derive(struct pp_resolver *resolver, struct pp_section *section, enum pp
 		return derive_run(resolver, section, attribute, absent);
 	if (attribute == PP_ATTR_gpu_bandwidth)
 		return derive_bandwidth(resolver, out);
+	if (attribute == PP_ATTR_gpu_sms)
+		return derive_sms(resolver, out);
+	if (attribute == PP_ATTR_gpu_post_sms)
+		return derive_post_sms(resolver, section, out);
 	if (attribute == PP_ATTR_flops_fp32 || attribute == PP_ATTR_flops_bf16)
 		return derive_flops(resolver, out, absent);
 	*absent = true; /* init_std: worked out with the model */

@@ -122,6 +122,8 @@ static void print_cluster(const struct pp_cluster *cluster, FILE *out)
 	        " efficiency ",
 	        gpu->name, gpu->memory, gpu->reserve, gpu->flops[PP_F32], gpu->flops[PP_BF16], gpu->bandwidth);
 	print_real(gpu->efficiency, out);
+	if (gpu->sms)
+		fprintf(out, " sms %" PRIu32 " post_sms %" PRIu32, gpu->sms, gpu->post_sms);
 	fputc('\n', out);
 	print_link("intra", &cluster->intra, out);
 	print_link("inter", &cluster->inter, out);

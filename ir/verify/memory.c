@@ -2,10 +2,11 @@
  *
  * pp_live: requires nothing; ensures live slots are pairwise disjoint, in O(log64 slots) per change.
  * pp_verify_memory: requires nothing; ensures placed slots lie aligned inside the arena, slots of static classes are as
- * long as they must be and overlap nothing, and the arena fits capacity - reserve. */
+ * long as they must be and overlap nothing, scratch suffices, and the arena fits capacity - reserve. */
 #include "state.h"
 
 #include "ir/figures.h"
+#include "ir/scratch.h"
 #include "ir/verify.h"
 
 #include <inttypes.h>
@@ -296,13 +297,32 @@ static bool fits(const struct pp_program *program, uint32_t r, struct pp_arena *
 	return false;
 }
 
+/* A scratch slot is not named by instructions: whoever calls kernels trusts its length. */
+static bool scratch_fits(const struct pp_program *program, uint32_t r, struct pp_diag *diag)
+{
+	const struct pp_rank *rank = &program->rank[r];
+	for (uint32_t i = 0; i < rank->slot_count; i++) {
+		uint64_t wanted = rank->slots[i].class == PP_SLOT_SCRATCH ? pp_scratch_rank_bytes(program, r) : 0;
+		if (rank->slots[i].bytes >= wanted)
+			continue;
+		struct pp_message *message = pp_error(diag, "V9", PP_NO_SPAN,
+		                                      "rank %" PRIu32 ": scratch.%" PRIu32 " has %" PRIu64
+		                                      " bytes, the kernels of its bodies need %" PRIu64,
+		                                      r, i, rank->slots[i].bytes, wanted);
+		pp_help(message, "make it longer, or leave the slot out: a device then keeps its own beside the arena");
+		return false;
+	}
+	return true;
+}
+
 bool pp_verify_memory(const struct pp_program *program, struct pp_diag *diag)
 {
 	bool good = true;
 	for (uint32_t r = 0; r < program->ranks; r++) {
 		struct pp_arena *scratch = pp_arena_scratch(program->arena);
 		good &= pp_static_slots_fit(program, r, diag) && slots_inside(program, r, scratch, diag) &&
-		        static_alone(program, r, scratch, diag) && fits(program, r, scratch, diag);
+		        static_alone(program, r, scratch, diag) && scratch_fits(program, r, diag) &&
+		        fits(program, r, scratch, diag);
 		pp_arena_destroy(scratch);
 	}
 	return good;

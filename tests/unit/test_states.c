@@ -4,6 +4,8 @@
  * shard). */
 #include "program_fixture.h"
 
+#include "ir/scratch.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -100,12 +102,30 @@ static void custom_layers_too(void **state)
 	pp_arena_destroy(built.arena);
 }
 
+/* Devices that are GPUs have scratch, as long as its formula says; others have none. */
+static void scratch_on_gpus(void **state)
+{
+	(void)state;
+	const uint32_t two[] = {0, 3};
+	for (uint32_t sms = 0; sms < 200; sms += 132) {
+		struct built built = built_of(&field_b13);
+		built.spec->cluster.gpu.sms = sms;
+		build_bodies(&built, two, 2, 2, FUSED);
+		uint64_t wanted = pp_scratch_rank_bytes(built.program, 1);
+		assert_true(wanted > 0);
+		assert_int_equal(slot_bytes(built.program, 1, PP_SLOT_SCRATCH), sms ? wanted : 0);
+		assert_true(slot_bytes(built.program, 1, PP_SLOT_WORK) > 0);
+		pp_arena_destroy(built.arena);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(bytes_per_parameter),
 	    cmocka_unit_test(slots_are_what_was_counted),
 	    cmocka_unit_test(custom_layers_too),
+	    cmocka_unit_test(scratch_on_gpus),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
