@@ -1,6 +1,7 @@
-/* The canary of a rank. It works on words of 4 bytes, the smallest element of the CPU device.
+/* The canary of a rank. It works on words of 4 bytes and looks at the arena through a window of host memory, since a
+ * device's memory may be elsewhere.
  *
- * Requires: a verified program, so that operands lie in their slots; an arena in host memory with its guard zones.
+ * Requires: a verified program, so that operands lie in their slots; a device with guard zones.
  * Ensures: weights and optimizer state keep their values; nothing runs between the steps' instructions. */
 #include "canary.h"
 
@@ -8,22 +9,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORD = sizeof(uint32_t), LISTED = 8 };
+enum { WORD = sizeof(uint32_t), LISTED = 8, WINDOW = 1 << 18 /* words */ };
 
 struct pp_canary {
 	const struct pp_program *program;
 	uint32_t world; /* rank */
 	const struct pp_rank *rank;
-	unsigned char *arena;
-	uint64_t words;             /* of the arena */
+	const struct pp_interp *interp;
+	uint64_t words;   /* of the arena */
+	uint32_t *window; /* words from `first` on, `seen` of them */
+	uint64_t first, seen;
+	struct pp_status lost;      /* code PP_EXIT_OK, or why the arena could not be read */
 	unsigned char *contents;    /* bit per word: an instruction or body names it */
 	unsigned char *initialised; /* bit per word: written before the first step */
 };
 
-/* A quiet NaN as f32 and as the upper half of an f64, an id far outside every vocabulary; unlike its neighbours. */
+/* A quiet NaN as f32, as both halves of bf16 and as the upper half of an f64, an id far outside every vocabulary;
+ * unlike its neighbours. */
 static uint32_t pattern(uint64_t word)
 {
-	return UINT32_C(0x7fff0000) | ((uint32_t)(word * UINT64_C(40503)) & 0xffff);
+	return UINT32_C(0x7fff7f81) + (uint32_t)(word * UINT64_C(37) % 126);
 }
 
 static bool bit_at(const unsigned char *bits, uint64_t word)
@@ -31,11 +36,39 @@ static bool bit_at(const unsigned char *bits, uint64_t word)
 	return bits[word / 8] >> word % 8 & 1;
 }
 
-static bool holds_pattern(const struct pp_canary *canary, uint64_t word)
+/* Where a word lies for the device: behind the first guard zone. */
+static uint64_t place_of(uint64_t word)
 {
-	uint32_t value;
-	memcpy(&value, canary->arena + word * WORD, sizeof value);
-	return value == pattern(word);
+	return PP_CANARY_GUARD + word * WORD;
+}
+
+static void slide_to(struct pp_canary *canary, uint64_t word)
+{
+	canary->first = word;
+	canary->seen = canary->words - word < WINDOW ? canary->words - word : WINDOW;
+	if (canary->lost.code == PP_EXIT_OK &&
+	    pp_interp_read(canary->interp, PP_NULL, place_of(word), canary->seen * WORD, canary->window, &canary->lost))
+		return;
+	canary->lost.code = PP_EXIT_RUN;
+	memset(canary->window, 0, canary->seen * WORD);
+}
+
+/* A step may have written since. */
+static void look_anew(struct pp_canary *canary)
+{
+	canary->seen = 0;
+}
+
+static uint32_t value_of(struct pp_canary *canary, uint64_t word)
+{
+	if (word < canary->first || word - canary->first >= canary->seen)
+		slide_to(canary, word);
+	return canary->window[word - canary->first];
+}
+
+static bool holds_pattern(struct pp_canary *canary, uint64_t word)
+{
+	return value_of(canary, word) == pattern(word);
 }
 
 /* ---- what the program names ------------------------------------------------------------------ */
@@ -166,17 +199,35 @@ static unsigned char guard_byte(unsigned zone, uint64_t index)
 	return (unsigned char)(0x5a + 37 * index + 101 * zone);
 }
 
-static void fill(struct pp_canary *canary)
+static void fill_guard(unsigned char *guard, unsigned zone)
 {
-	for (uint64_t word = 0; word < canary->words; word++) {
-		uint32_t value = pattern(word);
-		if (!bit_at(canary->initialised, word))
-			memcpy(canary->arena + word * WORD, &value, sizeof value);
+	for (uint64_t i = 0; i < PP_CANARY_GUARD; i++)
+		guard[i] = guard_byte(zone, i);
+}
+
+/* Where the device sees guard zone `zone`. */
+static uint64_t place_of_guard(const struct pp_canary *canary, unsigned zone)
+{
+	return zone ? PP_CANARY_GUARD + canary->rank->arena_bytes : 0;
+}
+
+static bool fill(struct pp_canary *canary, struct pp_status *status)
+{
+	unsigned char guard[PP_CANARY_GUARD];
+	for (unsigned zone = 0; zone < 2; zone++) {
+		fill_guard(guard, zone);
+		if (!pp_interp_write(canary->interp, PP_NULL, place_of_guard(canary, zone), sizeof guard, guard, status))
+			return false;
 	}
-	for (uint64_t i = 0; i < PP_CANARY_GUARD; i++) {
-		canary->arena[(int64_t)i - PP_CANARY_GUARD] = guard_byte(0, i);
-		canary->arena[canary->rank->arena_bytes + i] = guard_byte(1, i);
+	for (uint64_t word = 0; word < canary->words; word += canary->seen) {
+		slide_to(canary, word);
+		for (uint64_t i = 0; i < canary->seen; i++)
+			if (!bit_at(canary->initialised, word + i))
+				canary->window[i] = pattern(word + i);
+		if (!pp_interp_write(canary->interp, PP_NULL, place_of(word), canary->seen * WORD, canary->window, status))
+			return false;
 	}
+	return true;
 }
 
 struct pp_canary *pp_canary_open(const struct pp_interp *interp, struct pp_status *status)
@@ -185,24 +236,27 @@ struct pp_canary *pp_canary_open(const struct pp_interp *interp, struct pp_statu
 	struct pp_canary *canary = calloc(1, sizeof *canary);
 	uint64_t bytes = rank->arena_bytes / WORD / 8 + 2; /* the last word may be one that only begins in the arena */
 	if (canary) {
-		*canary = (struct pp_canary){.program = interp->program, .world = interp->world, .rank = rank};
+		*canary =
+		    (struct pp_canary){.program = interp->program, .world = interp->world, .rank = rank, .interp = interp};
 		canary->words = rank->arena_bytes / WORD;
 		canary->contents = calloc(bytes, 1);
 		canary->initialised = calloc(bytes, 1);
+		canary->window = calloc(WINDOW, WORD);
 	}
-	if (!canary || !canary->contents || !canary->initialised) {
+	if (!canary || !canary->contents || !canary->initialised || !canary->window) {
 		pp_canary_close(canary);
 		pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory for the canary of rank %" PRIu32, interp->world);
 		return NULL;
 	}
 	if (rank->slot_count == 0) /* no arena to speak of */
 		return canary;
-	canary->arena = (unsigned char *)interp->slots[0] - rank->slots[0].offset;
 	uint32_t work = mark_static(canary);
 	for (uint32_t i = 0; i < interp->program->program_count; i++)
 		mark_stream(canary, &interp->program->programs[i].streams[interp->coord.pp], work);
-	fill(canary);
-	return canary;
+	if (fill(canary, status))
+		return canary;
+	pp_canary_close(canary);
+	return NULL;
 }
 
 void pp_canary_close(struct pp_canary *canary)
@@ -211,6 +265,7 @@ void pp_canary_close(struct pp_canary *canary)
 		return;
 	free(canary->contents);
 	free(canary->initialised);
+	free(canary->window);
 	free(canary);
 }
 
@@ -241,33 +296,54 @@ static bool fail_at(const struct pp_canary *canary, int64_t offset, uint64_t ste
 }
 
 /* The offset of the first byte of a word that no longer holds its pattern. */
-static int64_t first_changed(const struct pp_canary *canary, uint64_t word)
+static int64_t first_changed(struct pp_canary *canary, uint64_t word)
 {
-	uint32_t value = pattern(word);
-	unsigned char bytes[WORD];
-	memcpy(bytes, &value, sizeof bytes);
+	uint32_t found = value_of(canary, word), value = pattern(word);
+	unsigned char bytes[WORD], expected[WORD];
+	memcpy(bytes, &found, sizeof bytes);
+	memcpy(expected, &value, sizeof expected);
 	uint64_t i = 0;
-	while (i + 1 < WORD && canary->arena[word * WORD + i] == bytes[i])
+	while (i + 1 < WORD && bytes[i] == expected[i])
 		i++;
 	return (int64_t)(word * WORD + i);
 }
 
-bool pp_canary_check(const struct pp_canary *canary, uint64_t step, struct pp_status *status)
+/* Nearest to the arena first: an overrun begins there. */
+static bool check_guards(const struct pp_canary *canary, uint64_t step, struct pp_status *status)
 {
-	if (!canary->arena)
-		return true;
-	/* Nearest to the arena first: an overrun begins there. */
+	unsigned char guard[PP_CANARY_GUARD];
+	if (!pp_interp_read(canary->interp, PP_NULL, place_of_guard(canary, 0), sizeof guard, guard, status))
+		return false;
 	for (int64_t i = PP_CANARY_GUARD - 1; i >= 0; i--)
-		if (canary->arena[i - PP_CANARY_GUARD] != guard_byte(0, (uint64_t)i))
+		if (guard[i] != guard_byte(0, (uint64_t)i))
 			return fail_at(canary, i - PP_CANARY_GUARD, step, status);
+	if (!pp_interp_read(canary->interp, PP_NULL, place_of_guard(canary, 1), sizeof guard, guard, status))
+		return false;
 	for (uint64_t i = 0; i < PP_CANARY_GUARD; i++)
-		if (canary->arena[canary->rank->arena_bytes + i] != guard_byte(1, i))
+		if (guard[i] != guard_byte(1, i))
 			return fail_at(canary, (int64_t)(canary->rank->arena_bytes + i), step, status);
+	return true;
+}
+
+static bool lost(const struct pp_canary *canary, struct pp_status *status)
+{
+	if (canary->lost.code != PP_EXIT_OK)
+		*status = canary->lost;
+	return canary->lost.code != PP_EXIT_OK;
+}
+
+bool pp_canary_check(struct pp_canary *canary, uint64_t step, struct pp_status *status)
+{
+	if (canary->rank->slot_count == 0)
+		return true;
+	if (!check_guards(canary, step, status))
+		return false;
+	look_anew(canary);
 	for (uint64_t word = 0; word < canary->words; word++) {
 		if (canary->contents[word / 8] == 0xff)
 			word |= 7;
 		else if (!bit_at(canary->contents, word) && !holds_pattern(canary, word))
-			return fail_at(canary, first_changed(canary, word), step, status);
+			return !lost(canary, status) && fail_at(canary, first_changed(canary, word), step, status);
 	}
 	return true;
 }
@@ -286,7 +362,7 @@ struct found {
 	} idle[LISTED];
 };
 
-static bool is_touched(const struct pp_canary *canary, uint64_t word)
+static bool is_touched(struct pp_canary *canary, uint64_t word)
 {
 	return bit_at(canary->initialised, word) || !holds_pattern(canary, word);
 }
@@ -299,7 +375,7 @@ static uint64_t gap_end(const struct pp_canary *canary, uint64_t word, uint64_t 
 	return word;
 }
 
-static void measure_arena(const struct pp_canary *canary, struct found *found)
+static void measure_arena(struct pp_canary *canary, struct found *found)
 {
 	for (uint64_t word = 0; word < canary->words;) {
 		uint64_t next = gap_end(canary, word, canary->words), gap = (next - word) * WORD;
@@ -315,7 +391,7 @@ static void measure_arena(const struct pp_canary *canary, struct found *found)
 	}
 }
 
-static void measure_slot(const struct pp_canary *canary, uint32_t index, struct found *found)
+static void measure_slot(struct pp_canary *canary, uint32_t index, struct found *found)
 {
 	const struct pp_slot *slot = &canary->rank->slots[index];
 	uint64_t begin = slot->offset / WORD, end = (slot->offset + slot->bytes) / WORD, unused = 0, first = 0;
@@ -366,13 +442,15 @@ static void print_rank(const struct pp_program *program, uint32_t world, const s
 		fprintf(out, "  unused: parts of %" PRIu64 " more slots\n", found->idle_slots - LISTED);
 }
 
-bool pp_canary_report(const struct pp_canary *canary, const struct pp_report_link *link, FILE *out,
-                      struct pp_status *status)
+bool pp_canary_report(struct pp_canary *canary, const struct pp_report_link *link, FILE *out, struct pp_status *status)
 {
 	struct found mine = {.planned = canary->words * WORD};
+	look_anew(canary);
 	measure_arena(canary, &mine);
 	for (uint32_t i = 0; i < canary->rank->slot_count; i++)
 		measure_slot(canary, i, &mine);
+	if (lost(canary, status))
+		return false;
 	struct found *all = calloc(pp_grid_world(canary->program), sizeof *all);
 	if (!all)
 		return pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory");

@@ -11,15 +11,14 @@ enum { PP_CANARY_GUARD = 4096 }; /* bytes of a guard zone */
 
 struct pp_canary;
 
-/* Fill. Requires a device made with create_guarded and PP_CANARY_GUARD, weights and moments initialised. */
+/* Fill. Requires a device made with guard zones of PP_CANARY_GUARD, weights and moments initialised. */
 struct pp_canary *pp_canary_open(const struct pp_interp *interp, struct pp_status *status);
 void pp_canary_close(struct pp_canary *canary);
 
 /* After a step. False, PP_EXIT_RUN: something was written outside of everything planned; *status says where. */
-bool pp_canary_check(const struct pp_canary *canary, uint64_t step, struct pp_status *status);
+bool pp_canary_check(struct pp_canary *canary, uint64_t step, struct pp_status *status);
 
 /* Gather what was touched over all ranks and print it to `out` (NULL: not on this rank). */
-bool pp_canary_report(const struct pp_canary *canary, const struct pp_report_link *link, FILE *out,
-                      struct pp_status *status);
+bool pp_canary_report(struct pp_canary *canary, const struct pp_report_link *link, FILE *out, struct pp_status *status);
 
 #endif

@@ -4,10 +4,8 @@
 #include "device.h"
 
 #include "body_cpu.h"
-#include "init.h"
+#include "device_share.h"
 #include "kernels/kernels.h"
-
-#include "ir/token_table.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -15,15 +13,14 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* The scale slot. */
-enum { SCALE_FACTOR, SCALE_NORM, SCALE_FINITE, SCALE_TOKENS };
-
 struct pp_device {
 	const struct pp_program *program;
 	struct pp_coord coord;
 	const struct pp_rank *rank;
 	unsigned char *arena;
 	void *allocation;  /* the arena and its guard zones */
+	uint64_t guard;    /* bytes of a zone */
+	void *kept;        /* a copy of the losses */
 	uint32_t losses;   /* slot, or PP_NULL */
 	uint32_t work;     /* slot, or PP_NULL */
 	uint32_t *tickets; /* [registers of the largest body] */
@@ -67,14 +64,6 @@ static bool cpu_call(struct pp_device *device, const struct pp_call *call, const
 
 /* ---- arena ----------------------------------------------------------------------------------- */
 
-static uint32_t find_slot(const struct pp_rank *rank, enum pp_slot_class class)
-{
-	for (uint32_t slot = 0; slot < rank->slot_count; slot++)
-		if (rank->slots[slot].class == class)
-			return slot;
-	return PP_NULL;
-}
-
 static void *cpu_slot(struct pp_device *device, uint32_t slot)
 {
 	return slot_at(device, slot);
@@ -86,6 +75,7 @@ static void cpu_destroy(struct pp_device *device)
 		return;
 	free(device->allocation);
 	free(device->tickets);
+	free(device->kept);
 	free(device);
 }
 
@@ -100,99 +90,123 @@ static bool can_run(const struct pp_program *program, struct pp_status *status)
 	return true;
 }
 
-/* The device itself writes to static slots; other slots are bounded by the verifier's body rules. */
-static bool slots_fit(const struct pp_program *program, uint32_t rank, struct pp_status *status)
+static bool allocate(struct pp_device *device, uint64_t guard)
 {
-	const struct pp_rank *table = &program->rank[rank];
-	for (uint32_t i = 0; i < table->slot_count; i++) {
-		const struct pp_slot *slot = &table->slots[i];
-		uint64_t needed;
-		if (pp_slot_content_bytes(program, slot, &needed) && slot->bytes < needed)
-			return pp_fail(status, PP_EXIT_ENVIRONMENT,
-			               "%s slot %" PRIu32 " of rank %" PRIu32 " has %" PRIu64 " bytes, it needs %" PRIu64,
-			               pp_slot_class_name[slot->class], i, rank, slot->bytes, needed);
-		if (slot->offset > table->arena_bytes || slot->bytes > table->arena_bytes - slot->offset)
-			return pp_fail(status, PP_EXIT_ENVIRONMENT,
-			               "%s slot %" PRIu32 " of rank %" PRIu32 " ends outside the arena",
-			               pp_slot_class_name[slot->class], i, rank);
+	const struct pp_rank *rank = device->rank;
+	const uint64_t huge_page = UINT64_C(2) << 20, address_space = UINT64_C(1) << 47;
+	uint64_t bytes = rank->arena_bytes, whole = bytes + 2 * guard;
+	uint64_t alignment = bytes >= huge_page ? huge_page : 4096;
+	if (bytes > address_space || posix_memalign(&device->allocation, alignment, whole ? whole : 1) != 0) {
+		device->allocation = NULL;
+		return false;
 	}
+	if (bytes >= huge_page)
+		madvise(device->allocation, bytes, MADV_HUGEPAGE);
+	memset(device->allocation, 0, whole);
+	device->arena = (unsigned char *)device->allocation + guard;
+	device->guard = guard;
 	return true;
 }
 
-static uint32_t most_registers(const struct pp_program *program)
-{
-	uint32_t most = 1;
-	for (uint32_t b = 0; b < program->body_count; b++)
-		most = program->bodies[b].reg_count > most ? program->bodies[b].reg_count : most;
-	return most;
-}
-
-static struct pp_device *cpu_create_guarded(const struct pp_program *program, struct pp_coord coord, uint64_t guard,
-                                            struct pp_status *status)
+static struct pp_device *cpu_create(const struct pp_program *program, struct pp_coord coord,
+                                    const struct pp_device_options *options, struct pp_status *status)
 {
 	uint32_t rank = coord.pp;
-	if (!can_run(program, status) || !slots_fit(program, rank, status))
+	if (!can_run(program, status) || !pp_device_slots_fit(program, rank, status))
 		return NULL;
 	struct pp_device *device = calloc(1, sizeof *device);
-	if (device)
-		device->tickets = calloc(most_registers(program), sizeof *device->tickets);
-	if (!device || !device->tickets) {
+	if (device) {
+		device->program = program;
+		device->coord = coord;
+		device->rank = &program->rank[rank];
+		device->losses = pp_only_slot(device->rank, PP_SLOT_LOSSES);
+		device->work = pp_only_slot(device->rank, PP_SLOT_WORK);
+		device->tickets = calloc(pp_most_registers(program), sizeof *device->tickets);
+		device->kept = calloc(1, device->losses == PP_NULL ? 1 : device->rank->slots[device->losses].bytes + 1);
+	}
+	if (!device || !device->tickets || !device->kept) {
 		cpu_destroy(device);
 		pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory for the cpu device");
 		return NULL;
 	}
-	device->program = program;
-	device->coord = coord;
-	device->rank = &program->rank[rank];
-	device->losses = find_slot(device->rank, PP_SLOT_LOSSES);
-	device->work = find_slot(device->rank, PP_SLOT_WORK);
-	const uint64_t huge_page = UINT64_C(2) << 20;
-	uint64_t bytes = device->rank->arena_bytes, around = 2 * guard;
-	uint64_t alignment = bytes >= huge_page ? huge_page : 4096;
-	const uint64_t address_space = UINT64_C(1) << 47;
-	if (bytes > address_space ||
-	    posix_memalign(&device->allocation, alignment, bytes + around ? bytes + around : 1) != 0) {
-		device->allocation = NULL;
+	if (!allocate(device, options ? options->guard : 0)) {
 		pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory: rank %" PRIu32 " needs an arena of %" PRIu64 " bytes",
-		        rank, bytes);
+		        rank, device->rank->arena_bytes);
 		cpu_destroy(device);
 		return NULL;
 	}
-	if (bytes >= huge_page)
-		madvise(device->allocation, bytes, MADV_HUGEPAGE);
-	memset(device->allocation, 0, bytes + around);
-	device->arena = (unsigned char *)device->allocation + guard;
 	pp_kernels_one_thread();
 	return device;
 }
 
-static struct pp_device *cpu_create(const struct pp_program *program, struct pp_coord coord, struct pp_status *status)
+static bool cpu_init(struct pp_device *device, uint64_t seed, struct pp_status *status)
 {
-	return cpu_create_guarded(program, coord, 0, status);
-}
-
-/* What this coordinate holds of a tensor, from the draws of the whole; padding is 0. */
-static void init_weight(const struct pp_device *device, uint32_t tensor, uint64_t seed, float *to)
-{
-	const struct pp_tensor *whole = &device->program->tensors[tensor];
-	struct pp_box box = pp_tensor_box(device->program, tensor, device->coord.tp);
-	uint64_t run = box.columns == whole->columns ? (uint64_t)box.rows * box.columns : box.columns;
-	for (uint64_t at = 0; at < (uint64_t)box.rows * box.columns; at += run)
-		pp_init_fill(whole, seed, (box.row + at / box.columns) * whole->columns + box.column, run, to + at);
-	uint32_t rows = pp_tensor_rows(device->program, tensor), kept = rows > box.row ? rows - box.row : 0;
-	if (kept < box.rows)
-		memset(to + (uint64_t)kept * box.columns, 0, (uint64_t)(box.rows - kept) * box.columns * sizeof *to);
-}
-
-static void cpu_init(struct pp_device *device, uint64_t seed)
-{
+	(void)status;
 	memset(device->arena, 0, device->rank->arena_bytes);
 	for (uint32_t slot = 0; slot < device->rank->slot_count; slot++) {
-		const struct pp_slot *weight = &device->rank->slots[slot];
-		if (weight->class != PP_SLOT_WEIGHT || weight->tensor == PP_NULL) /* custom layers: room without a tensor */
-			continue;
-		init_weight(device, weight->tensor, seed, (float *)slot_at(device, slot));
+		uint32_t tensor = device->rank->slots[slot].tensor;
+		if (device->rank->slots[slot].class != PP_SLOT_WEIGHT || tensor == PP_NULL)
+			continue; /* custom layers: room without a tensor */
+		pp_weight_init(device->program, device->coord, tensor, seed, 0, pp_local_elements(device->program, tensor),
+		               (float *)slot_at(device, slot));
 	}
+	return true;
+}
+
+/* ---- host's view ----------------------------------------------------------------------------- */
+
+static unsigned char *part_of(const struct pp_device *device, uint32_t slot, uint64_t offset)
+{
+	return (slot == PP_NULL ? device->arena - device->guard : slot_at(device, slot)) + offset;
+}
+
+static bool cpu_read(struct pp_device *device, uint32_t slot, uint64_t offset, uint64_t bytes, void *to,
+                     struct pp_status *status)
+{
+	(void)status;
+	memcpy(to, part_of(device, slot, offset), bytes);
+	return true;
+}
+
+static bool cpu_write(struct pp_device *device, uint32_t slot, uint64_t offset, uint64_t bytes, const void *from,
+                      struct pp_status *status)
+{
+	(void)status;
+	memcpy(part_of(device, slot, offset), from, bytes);
+	return true;
+}
+
+static void *cpu_load_begin(struct pp_device *device, const struct pp_instr *instr)
+{
+	return slot_at(device, instr->a[0]);
+}
+
+static void cpu_load_end(struct pp_device *device, const struct pp_instr *instr)
+{
+	(void)device;
+	(void)instr;
+}
+
+static void cpu_keep(struct pp_device *device, uint32_t slot)
+{
+	memcpy(device->kept, slot_at(device, slot), device->rank->slots[slot].bytes);
+}
+
+static const void *cpu_kept(struct pp_device *device)
+{
+	return device->kept;
+}
+
+static enum pp_progress cpu_settle(struct pp_device *device)
+{
+	(void)device;
+	return PP_DONE;
+}
+
+static const char *cpu_failure(const struct pp_device *device)
+{
+	(void)device;
+	return "";
 }
 
 /* ---- step tail ------------------------------------------------------------------------------- */
@@ -202,29 +216,10 @@ static void cpu_zero(struct pp_device *device, uint32_t slot)
 	memset(slot_at(device, slot), 0, device->rank->slots[slot].bytes);
 }
 
-/* Elements of a tensor: all that this tp coordinate holds, or the dp shard `owner` of them. The last shards may be
- * short or empty; what lies behind is padding. */
-struct span {
-	size_t first, count;
-};
-
-static struct span shard_of(const struct pp_device *device, uint32_t tensor, uint32_t owner)
-{
-	uint64_t local = pp_local_elements(device->program, tensor), dp = pp_grid_extent(device->program, PP_AXIS_DP);
-	uint64_t each = local / dp + (local % dp != 0), first = each * owner;
-	first = first < local ? first : local;
-	return (struct span){(size_t)first, (size_t)(local - first < each ? local - first : each)};
-}
-
-static struct span span_of(const struct pp_device *device, uint32_t tensor, bool shard)
-{
-	return shard ? shard_of(device, tensor, device->coord.dp)
-	             : (struct span){0, (size_t)pp_local_elements(device->program, tensor)};
-}
-
 static void cpu_add(struct pp_device *device, uint32_t destination, uint32_t source, bool shard)
 {
-	struct span span = span_of(device, device->rank->slots[destination].tensor, shard);
+	struct pp_elements span =
+	    pp_elements_of(device->program, device->coord, device->rank->slots[destination].tensor, shard);
 	float *to = (float *)slot_at(device, destination) + span.first;
 	pp_kernels_flush_denormals();
 	pp_cpu_add(span.count, to, (const float *)slot_at(device, source) + span.first, to);
@@ -241,7 +236,7 @@ static void cpu_sqnorm(struct pp_device *device, uint32_t grad, uint32_t norms, 
 	if (device->program->tensors[tensor].tp_grad != PP_TP_SHARDED && device->coord.tp != 0)
 		return;
 	for (uint32_t owner = first; owner <= last; owner++) {
-		struct span span = shard_of(device, tensor, owner);
+		struct pp_elements span = pp_elements_of_shard(device->program, tensor, owner);
 		to[tensor] += pp_cpu_square_norm(span.count, elements + span.first);
 	}
 }
@@ -265,33 +260,38 @@ static void cpu_clip(struct pp_device *device, const struct pp_hyper *hyper, enu
 	double shrink = hyper->clip > 0 && norm > hyper->clip ? hyper->clip / norm : 1;
 	double *to = (double *)slot_at(device, scale);
 	bool finite = isfinite(norm);
-	to[SCALE_FACTOR] = finite ? average * shrink : 0;
-	to[SCALE_NORM] = norm;
-	to[SCALE_FINITE] = finite;
-	to[SCALE_TOKENS] = tokens;
+	to[PP_SCALE_FACTOR] = finite ? average * shrink : 0;
+	to[PP_SCALE_NORM] = norm;
+	to[PP_SCALE_FINITE] = finite;
+	to[PP_SCALE_TOKENS] = tokens;
 }
 
-static void cpu_opt(struct pp_device *device, enum pp_optimizer rule, const struct pp_hyper *hyper, double lr,
-                    uint64_t step, uint32_t weight, uint32_t grad, uint32_t moment1, uint32_t moment2, uint32_t scale,
-                    bool shard)
+static void cpu_opt(struct pp_device *device, const struct pp_update *update)
 {
-	const double *factor = (const double *)slot_at(device, scale);
-	if (factor[SCALE_FINITE] == 0)
+	const double *scale = (const double *)slot_at(device, update->scale);
+	const struct pp_hyper *hyper = update->hyper;
+	if (scale[PP_SCALE_FINITE] == 0)
 		return;
-	struct span span = span_of(device, device->rank->slots[weight].tensor, shard);
-	float *w = (float *)slot_at(device, weight) + span.first;
-	const float *g = (const float *)slot_at(device, grad) + span.first;
+	struct pp_elements span =
+	    pp_elements_of(device->program, device->coord, device->rank->slots[update->weight].tensor, update->shard);
+	float *w = (float *)slot_at(device, update->weight) + span.first;
+	const float *g = (const float *)slot_at(device, update->grad) + span.first;
 	pp_kernels_flush_denormals();
-	switch (rule) {
+	switch (update->rule) {
 	case PP_ADAMW: {
-		struct pp_adamw adamw = {lr,  hyper->beta1, hyper->beta2, hyper->eps, hyper->weight_decay, factor[SCALE_FACTOR],
-		                         step};
-		pp_cpu_adamw_update(&adamw, span.count, w, g, (float *)slot_at(device, moment1),
-		                    (float *)slot_at(device, moment2));
+		struct pp_adamw adamw = {.lr = update->lr,
+		                         .beta1 = hyper->beta1,
+		                         .beta2 = hyper->beta2,
+		                         .eps = hyper->eps,
+		                         .weight_decay = hyper->weight_decay,
+		                         .factor = scale[PP_SCALE_FACTOR],
+		                         .step = update->step};
+		pp_cpu_adamw_update(&adamw, span.count, w, g, (float *)slot_at(device, update->moment1),
+		                    (float *)slot_at(device, update->moment2));
 		return;
 	}
 	case PP_SGD:
-		pp_cpu_sgd_update(lr, hyper->weight_decay, factor[SCALE_FACTOR], span.count, w, g);
+		pp_cpu_sgd_update(update->lr, hyper->weight_decay, scale[PP_SCALE_FACTOR], span.count, w, g);
 		return;
 	case PP_OPTIMIZER_COUNT:
 		break;
@@ -300,16 +300,24 @@ static void cpu_opt(struct pp_device *device, enum pp_optimizer rule, const stru
 
 const struct pp_device_ops pp_device_cpu = {
     .name = "cpu",
+    .has_guards = true,
     .supports = cpu_supports,
     .create = cpu_create,
-    .create_guarded = cpu_create_guarded,
     .destroy = cpu_destroy,
     .slot = cpu_slot,
+    .read = cpu_read,
+    .write = cpu_write,
     .call = cpu_call,
+    .load_begin = cpu_load_begin,
+    .load_end = cpu_load_end,
     .zero = cpu_zero,
     .add = cpu_add,
     .sqnorm = cpu_sqnorm,
     .clip = cpu_clip,
     .opt = cpu_opt,
+    .keep = cpu_keep,
+    .kept = cpu_kept,
+    .settle = cpu_settle,
+    .failure = cpu_failure,
     .init = cpu_init,
 };

@@ -3,6 +3,8 @@
  * Requires: a verified program: its `eval` leaves no trace but in losses, and every rank learns these. */
 #include "evaluation.h"
 
+#include "device_share.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -15,22 +17,17 @@ static bool loads_data(const struct pp_stream *stream)
 	return false;
 }
 
-static uint32_t losses_slot(const struct pp_rank *rank)
-{
-	for (uint32_t i = 0; i < rank->slot_count; i++)
-		if (rank->slots[i].class == PP_SLOT_LOSSES)
-			return i;
-	return PP_NULL;
-}
-
 bool pp_evaluation_open(struct pp_evaluation *evaluation, const struct pp_program *program, struct pp_coord coord,
                         const struct pp_run_options *options, struct pp_status *status)
 {
 	const struct pp_named_program *named = pp_program_find(program, "eval");
-	*evaluation =
-	    (struct pp_evaluation){.every = program->train.eval_every, .losses = losses_slot(&program->rank[coord.pp])};
+	*evaluation = (struct pp_evaluation){.every = program->train.eval_every,
+	                                     .losses = pp_only_slot(&program->rank[coord.pp], PP_SLOT_LOSSES)};
 	if (!named || !program->train.eval_steps || evaluation->losses == PP_NULL)
 		return true;
+	evaluation->seen = calloc(2 * (size_t)program->microbatches + 1, sizeof *evaluation->seen);
+	if (!evaluation->seen)
+		return pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory for the losses of an evaluation");
 	evaluation->stream = &named->streams[coord.pp];
 	if (!loads_data(evaluation->stream))
 		return true;
@@ -44,6 +41,8 @@ void pp_evaluation_close(struct pp_evaluation *evaluation)
 {
 	pp_data_close(evaluation->data);
 	evaluation->data = NULL;
+	free(evaluation->seen);
+	evaluation->seen = NULL;
 }
 
 /* Ranks that load nothing learn the number from those that do; these must have found the same data. */
@@ -78,10 +77,12 @@ bool pp_evaluation_agree(struct pp_evaluation *evaluation, const struct pp_repor
 static bool run_batches(const struct pp_evaluation *evaluation, struct pp_interp *interp,
                         struct pp_evaluation_result *result, struct pp_status *status)
 {
-	const double *losses = interp->slots[evaluation->losses];
+	uint64_t bytes = 2 * sizeof(double) * (uint64_t)interp->program->microbatches;
+	const double *losses = evaluation->seen;
 	double sum = 0;
 	for (interp->batch = 1; interp->batch <= evaluation->batches; interp->batch++) {
-		if (!pp_interp_step(interp, evaluation->stream, status))
+		if (!pp_interp_step(interp, evaluation->stream, status) ||
+		    !pp_interp_read(interp, evaluation->losses, 0, bytes, evaluation->seen, status))
 			return false;
 		for (uint32_t mb = 0; mb < interp->program->microbatches; mb++) {
 			sum += losses[2 * mb];

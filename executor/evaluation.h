@@ -12,6 +12,7 @@ struct pp_evaluation {
 	uint64_t batches;               /* of an evaluation, the same on all ranks */
 	uint64_t every;                 /* steps; 0: after the last one only */
 	uint32_t losses;                /* slot */
+	double *seen;                   /* what a batch left in it, [2 * microbatches] */
 };
 
 struct pp_evaluation_result {

@@ -180,6 +180,7 @@ static int run_ranks(struct pp_launch *launch, const struct pp_loaded *loaded, s
 		ranks[i].keeper = keeper;
 		ranks[i].run = (struct pp_rank_run){.program = program,
 		                                    .world = i,
+		                                    .local = i,
 		                                    .device_ops = launch->device,
 		                                    .transport = ranks[i].queued ? queued : direct,
 		                                    .endpoint = ranks[i].queued ? ranks[i].queued : pp_loop_endpoint(loop, i),

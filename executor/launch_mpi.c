@@ -94,8 +94,11 @@ static int run_rank(struct start *start, struct pp_status *status)
 {
 	struct pp_launch *launch = start->launch;
 	const struct pp_program *program = start->loaded.program;
-	for (uint32_t i = 0; i < start->ranks; i++)
+	uint32_t local = 0;
+	for (uint32_t i = 0; i < start->ranks; i++) {
 		launch->run.here += start->here[i];
+		local += start->here[i] && i < start->rank;
+	}
 	pp_launch_predict(launch, program, pp_transport_mpi.name);
 	pp_star_limits(start->star, &launch->limits);
 	atomic_store(&start->watch->program, program);
@@ -112,6 +115,7 @@ static int run_rank(struct start *start, struct pp_status *status)
 	launch->run.marks.transport = pp_resident_bytes();
 	struct pp_rank_run run = {.program = program,
 	                          .world = start->rank,
+	                          .local = local,
 	                          .device_ops = launch->device,
 	                          .transport = queued ? &pp_transport_queued : &pp_transport_mpi,
 	                          .endpoint = queued ? queued : start->endpoint,

@@ -2,6 +2,7 @@
 #ifndef PP_RUN_OPTIONS_H
 #define PP_RUN_OPTIONS_H
 
+#include "device.h"
 #include "fault.h"
 #include "memory_use.h"
 
@@ -22,9 +23,10 @@ struct pp_run_options {
 	bool quiet;               /* no log lines */
 	uint64_t jitter;
 	struct pp_fault fault;
-	uint32_t here;                  /* ranks on this machine */
-	const struct pp_sim *predicted; /* or NULL; with intervals where instructions are timed */
-	bool memory;                    /* print what lies outside the arena, predicted and measured */
+	struct pp_device_options device; /* which GPUs and graphs; the rest is each rank's */
+	uint32_t here;                   /* ranks on this machine */
+	const struct pp_sim *predicted;  /* or NULL; with intervals where instructions are timed */
+	bool memory;                     /* print what lies outside the arena, predicted and measured */
 	struct pp_memory_marks marks;
 	const struct pp_arena *arena; /* of the launch: scratch arenas are made like it */
 };

@@ -41,6 +41,8 @@ void pp_run_report_close(struct pp_run_report *report)
 void pp_run_report_step(struct pp_run_report *report, const struct pp_interp *interp)
 {
 	struct measured *measured = &report->measured;
+	if (!interp->timed)
+		return;
 	if (report->seen++ == 1)
 		*measured = (struct measured){0};
 	measured->steps++;

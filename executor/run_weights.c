@@ -8,9 +8,8 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
-enum { PIECES = 4 << 20 }; /* bytes that all ranks give at once */
+enum { PIECES = 4 << 20, PIECE = 1 << 20 }; /* bytes that all ranks give at once, that one rank reads at once */
 
 struct weights {
 	const struct pp_report_link *link;
@@ -35,12 +34,6 @@ static const struct pp_use *use_here(const struct weights *w, uint32_t tensor)
 			return use;
 	}
 	return NULL;
-}
-
-static const unsigned char *bytes_here(const struct weights *w, uint32_t tensor)
-{
-	const struct pp_use *use = use_here(w, tensor);
-	return use ? w->link->interp->slots[use->weight] : NULL;
 }
 
 static bool is_sharded(const struct weights *w, uint32_t tensor)
@@ -90,9 +83,9 @@ struct gather {
 static bool exchange(struct gather *gather, uint64_t at, uint64_t bytes, struct pp_status *status)
 {
 	const struct pp_report_link *link = gather->w->link;
-	const unsigned char *own = bytes_here(gather->w, gather->tensor);
-	if (own)
-		memcpy(gather->piece, own + at, bytes);
+	const struct pp_use *use = use_here(gather->w, gather->tensor);
+	if (use && !pp_interp_read(link->interp, use->weight, at, bytes, gather->piece, status))
+		return false;
 	return pp_transport_exchange(link->transport, link->endpoint, link->watch, "gathering weights", gather->piece,
 	                             gather->pieces, bytes, status);
 }
@@ -153,13 +146,31 @@ static bool gather_tensor(const struct weights *w, uint32_t tensor, uint64_t *ha
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
-static void hash_here(struct weights *w)
+static bool hash_slot(const struct weights *w, uint32_t slot, uint64_t bytes, unsigned char *piece, uint64_t *hash,
+                      struct pp_status *status)
 {
-	for (uint32_t t = 0; t < w->program->tensor_count; t++) {
-		const unsigned char *bytes = bytes_here(w, t);
-		if (bytes)
-			w->mine[t] = nonzero(pp_hash_bytes(bytes, pp_local_elements(w->program, t) * sizeof(float)));
+	*hash = PP_HASH_EMPTY;
+	for (uint64_t at = 0; at < bytes; at += PIECE) {
+		uint64_t part = bytes - at < PIECE ? bytes - at : PIECE;
+		if (!pp_interp_read(w->link->interp, slot, at, part, piece, status))
+			return false;
+		*hash = pp_hash_more(*hash, piece, part);
 	}
+	*hash = nonzero(*hash);
+	return true;
+}
+
+static bool hash_here(struct weights *w, struct pp_status *status)
+{
+	unsigned char *piece = malloc(PIECE);
+	bool ok = piece || pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory for hashes of weights");
+	for (uint32_t t = 0; ok && t < w->program->tensor_count; t++) {
+		const struct pp_use *use = use_here(w, t);
+		ok = !use ||
+		     hash_slot(w, use->weight, pp_local_elements(w->program, t) * sizeof(float), piece, &w->mine[t], status);
+	}
+	free(piece);
+	return ok;
 }
 
 static bool print(const struct weights *w, FILE *out, struct pp_status *status)
@@ -187,9 +198,7 @@ bool pp_run_weights(const struct pp_report_link *link, FILE *out, struct pp_stat
 	bool ok = w.mine && w.all;
 	if (!ok)
 		pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory for hashes of weights");
-	if (ok)
-		hash_here(&w);
-	ok = ok &&
+	ok = ok && hash_here(&w, status) &&
 	     pp_transport_exchange(link->transport, link->endpoint, link->watch, "gathering hashes of weights", w.mine,
 	                           w.all, program->tensor_count * sizeof *w.mine, status) &&
 	     copies_agree(&w, status) && print(&w, out, status);

@@ -7,6 +7,7 @@
 
 #include "canary.h"
 #include "checkpoint/checkpoint.h"
+#include "device_share.h"
 #include "evaluation.h"
 #include "metrics.h"
 #include "run_agree.h"
@@ -53,7 +54,9 @@ struct training {
 	uint64_t saved;         /* step of the last checkpoint */
 	bool updated;           /* the last step was */
 	uint32_t losses, scale; /* slots, PP_NULL: no loss in this program */
-	double flops;           /* of a step, all ranks */
+	double *losses_seen;    /* what the step left in them, [2 * microbatches] */
+	double scale_seen[PP_SCALE_COUNT];
+	double flops; /* of a step, all ranks */
 	struct pp_data_source *data;
 	struct pp_evaluation evaluation;
 	struct pp_metrics *metrics; /* rank 0 */
@@ -63,14 +66,6 @@ struct training {
 	unsigned non_finite;        /* steps in a row */
 	uint64_t previous;          /* end of the last step, pp_clock() */
 };
-
-static uint32_t find_slot(const struct pp_rank *rank, enum pp_slot_class class)
-{
-	for (uint32_t i = 0; i < rank->slot_count; i++)
-		if (rank->slots[i].class == class)
-			return i;
-	return PP_NULL;
-}
 
 /* The model's own operations: what is recomputed does not count. */
 static double step_flops(const struct pp_program *program, const struct pp_named_program *named)
@@ -136,16 +131,23 @@ static struct pp_report_link report_link(const struct training *training)
 	return (struct pp_report_link){run->transport, run->endpoint, run->watch, &run->interp};
 }
 
-static struct pp_device *make_device(const struct pp_rank_run *run, struct pp_status *status)
+static bool make_device(struct pp_rank_run *run, struct pp_status *status)
 {
 	const struct pp_device_ops *ops = run->device_ops;
+	const struct pp_transport_ops *transport = run->transport;
+	struct pp_device_options options = run->options->device;
 	struct pp_coord coord = pp_grid_coord(run->program, run->world);
-	if (!run->options->canary)
-		return ops->create(run->program, coord, status);
-	if (ops->create_guarded)
-		return ops->create_guarded(run->program, coord, PP_CANARY_GUARD, status);
-	pp_fail(status, PP_EXIT_USAGE, "device %s has no guard zones, so there is no canary on it", ops->name);
-	return NULL;
+	if (run->options->canary && !ops->has_guards)
+		return pp_fail(status, PP_EXIT_USAGE, "device %s has no guard zones, so there is no canary on it", ops->name);
+	if (ops->own_memory && !transport->stream_ordered && pp_grid_world(run->program) > 1)
+		return pp_fail(status, PP_EXIT_USAGE, "transport %s does not reach the memory of device %s", transport->name,
+		               ops->name);
+	options.guard = run->options->canary ? PP_CANARY_GUARD : 0;
+	options.local = run->local;
+	options.marks = pp_interp_marks(run->program);
+	run->interp.device = ops->create(run->program, coord, &options, status);
+	return run->interp.device && (!transport->bind || transport->bind(run->endpoint, run->interp.device, status)) &&
+	       pp_interp_open(&run->interp, status) && ops->init(run->interp.device, run->program->train.seed, status);
 }
 
 /* A planted fault that strikes nothing would pass for a run that survived it. */
@@ -180,9 +182,12 @@ static bool prepare(struct training *training, struct pp_status *status)
 	uint32_t rank = pp_grid_coord(program, run->world).pp;
 	training->stream = &named->streams[rank];
 	training->steps = options->steps ? options->steps : program->train.steps ? program->train.steps : DEFAULT_STEPS;
-	training->losses = find_slot(&program->rank[rank], PP_SLOT_LOSSES);
-	training->scale = find_slot(&program->rank[rank], PP_SLOT_SCALE);
+	training->losses = pp_only_slot(&program->rank[rank], PP_SLOT_LOSSES);
+	training->scale = pp_only_slot(&program->rank[rank], PP_SLOT_SCALE);
 	training->flops = step_flops(program, named);
+	training->losses_seen = calloc(2 * (size_t)program->microbatches + 1, sizeof *training->losses_seen);
+	if (!training->losses_seen)
+		return pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory for the losses of rank %" PRIu32, run->world);
 	if (!open_data(training, status) ||
 	    !pp_evaluation_open(&training->evaluation, program, pp_grid_coord(program, run->world), options, status))
 		return false;
@@ -195,12 +200,8 @@ static bool prepare(struct training *training, struct pp_status *status)
 	                             .watch = run->watch,
 	                             .jitter = options->jitter,
 	                             .fault = options->fault};
-	interp->device = make_device(run, status);
-	if (!interp->device || !pp_interp_open(interp, status))
+	if (!make_device(run, status))
 		return false;
-	if (run->transport->bind && !run->transport->bind(run->endpoint, interp->device, status))
-		return false;
-	run->device_ops->init(interp->device, program->train.seed);
 	if (options->canary && !(training->canary = pp_canary_open(interp, status)))
 		return false;
 	struct pp_report_link link = report_link(training);
@@ -306,11 +307,15 @@ static bool look_at_step(struct training *training, uint64_t step, struct pp_sta
 	training->previous = interp->ended;
 	training->updated = true;
 	if (training->losses != PP_NULL && training->scale != PP_NULL) {
-		const double *scale = interp->slots[training->scale];
+		uint64_t bytes = 2 * sizeof(double) * (uint64_t)interp->program->microbatches;
+		const double *scale = training->scale_seen;
+		if (!pp_interp_read(interp, training->losses, 0, bytes, training->losses_seen, status) ||
+		    !pp_interp_read(interp, training->scale, 0, sizeof training->scale_seen, training->scale_seen, status))
+			return false;
 		result.has_loss = true;
-		result.losses = interp->slots[training->losses];
-		result.grad_norm = scale[1];
-		result.updated = scale[2] != 0;
+		result.losses = training->losses_seen;
+		result.grad_norm = scale[PP_SCALE_NORM];
+		result.updated = scale[PP_SCALE_FINITE] != 0;
 	}
 	if (training->metrics && !pp_metrics_step(training->metrics, &result, status))
 		return false;
@@ -519,6 +524,7 @@ bool pp_run_rank(struct pp_rank_run *run, struct pp_status *status)
 		pp_run_report_close(training.report);
 	pp_run_times_close(training.times);
 	pp_canary_close(training.canary);
+	free(training.losses_seen);
 	pp_evaluation_close(&training.evaluation);
 	pp_checkpoints_close(&training.checkpoints);
 	if (training.data)

@@ -11,6 +11,7 @@ double pp_learning_rate(const struct pp_train *train, uint64_t step);
 struct pp_rank_run {
 	const struct pp_program *program;
 	uint32_t world; /* world rank */
+	uint32_t local; /* its number among those of this machine */
 	const struct pp_device_ops *device_ops;
 	const struct pp_transport_ops *transport;
 	struct pp_endpoint *endpoint; /* bound */

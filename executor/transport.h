@@ -6,6 +6,10 @@
  * not touched by anyone else from the post to the completion. Nothing here blocks: posts return at once, tests poll
  * everything that is outstanding at this endpoint. The address given to a post is that of the slot.
  *
+ * Where a device runs what it is given later than the host gives it (device.h), only stream-ordered transports will do:
+ * there a post takes effect after all that the device had been given at the post, and PP_DONE means that everything
+ * given to the device from now on comes after the completion.
+ *
  * Channels and groups are those of the endpoint's coordinate (grid.h). Collectives sum in member order, element by
  * element ((s0 + s1) + s2 …), so all members get the same bits, and the same bits on every transport. */
 #ifndef PP_TRANSPORT_H
@@ -32,14 +36,10 @@ struct pp_transport_options {
 };
 
 struct pp_transport_ops {
-	const char *name; /* "loop", "mpi" */
-
-	/* Posts are in the order of a device's stream: a post takes effect after all that the device had been given at the
-	 * post, and PP_DONE means that all that it is given from then on comes after the completion. Addresses are those of
-	 * the device's memory. */
-	bool stream_ordered;
-	/* The device of this rank, once it is made and before anything is posted. NULL: memory of the host is all it takes.
-	 */
+	const char *name;    /* "loop", "mpi", "nccl" */
+	bool stream_ordered; /* as above; else addresses are the host's, and PP_DONE says that it has happened */
+	bool captures;       /* posts may become part of a step that the device knows by heart: PP_GRAPH_STEP */
+	/* Once the rank's device is made, before the first post. NULL: host memory, nothing to do. False: *status. */
 	bool (*bind)(struct pp_endpoint *endpoint, struct pp_device *device, struct pp_status *status);
 
 	/* `send` and `recv` instructions: the k-th post of a step on a channel has seq k. */

@@ -32,6 +32,17 @@ static bool is_first(const struct pp_checkpoints *checkpoints)
 	return checkpoints->link.interp->world == 0;
 }
 
+static bool read_slot(void *interp, uint32_t slot, uint64_t offset, uint64_t bytes, void *to, struct pp_status *status)
+{
+	return pp_interp_read(interp, slot, offset, bytes, to, status);
+}
+
+static bool write_slot(void *interp, uint32_t slot, uint64_t offset, uint64_t bytes, const void *from,
+                       struct pp_status *status)
+{
+	return pp_interp_write(interp, slot, offset, bytes, from, status);
+}
+
 bool pp_checkpoints_open(struct pp_checkpoints *checkpoints, const struct pp_report_link *link,
                          const struct pp_run_options *options, struct pp_status *status)
 {
@@ -51,7 +62,8 @@ bool pp_checkpoints_open(struct pp_checkpoints *checkpoints, const struct pp_rep
 		               : options->resume_path ? "--resume"
 		               : options->init_path   ? "--init"
 		                                      : "checkpoint_every");
-	return pp_state_open(program, link->interp->coord, link->interp->slots, &checkpoints->state, status);
+	const struct pp_state_memory memory = {link->interp, read_slot, write_slot};
+	return pp_state_open(program, link->interp->coord, &memory, &checkpoints->state, status);
 }
 
 void pp_checkpoints_close(struct pp_checkpoints *checkpoints)

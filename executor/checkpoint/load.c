@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+enum { PIECE = 1 << 20 }; /* bytes */
+
 /* An item and a part that holds some of it. */
 struct source {
 	const struct pp_state_item *item;
@@ -21,6 +23,7 @@ struct loading {
 	const char *path;
 	struct source *sources;
 	uint32_t count, capacity;
+	unsigned char *piece; /* of a file, on its way to a slot */
 };
 
 static bool no_memory(struct pp_status *status)
@@ -100,16 +103,23 @@ static uint64_t shared(const struct pp_extent *to, const struct pp_extent *from)
 }
 
 static bool read_run(struct pp_safetensors *file, const struct source *source, const struct run *run,
-                     struct pp_status *status)
+                     unsigned char *piece, struct pp_status *status)
 {
 	const struct pp_state_item *item = source->item;
-	return run->count == 0 ||
-	       pp_safetensors_read(file, item->name, source->part.extent.count * sizeof(float), run->from * sizeof(float),
-	                           (float *)item->at + run->to, run->count * sizeof(float), status);
+	const uint64_t size = sizeof(float);
+	for (uint64_t at = 0; at < run->count; at += PIECE / size) {
+		uint64_t count = smaller(run->count - at, PIECE / size);
+		if (!pp_safetensors_read(file, item->name, source->part.extent.count * size, (run->from + at) * size, piece,
+		                         count * size, status) ||
+		    !item->memory->write(item->memory->context, item->slot, (run->to + at) * size, count * size, piece, status))
+			return false;
+	}
+	return true;
 }
 
 /* Rows that follow each other in both are read at once. */
-static bool read_source(struct pp_safetensors *file, const struct source *source, struct pp_status *status)
+static bool read_source(struct pp_safetensors *file, const struct source *source, unsigned char *piece,
+                        struct pp_status *status)
 {
 	const struct pp_extent *to = &source->item->extent, *from = &source->part.extent;
 	struct run pending = {0};
@@ -120,11 +130,11 @@ static bool read_source(struct pp_safetensors *file, const struct source *source
 			pending.count += run.count;
 			continue;
 		}
-		if (!read_run(file, source, &pending, status))
+		if (!read_run(file, source, &pending, piece, status))
 			return false;
 		pending = run;
 	}
-	return read_run(file, source, &pending, status);
+	return read_run(file, source, &pending, piece, status);
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -152,7 +162,7 @@ static bool load_file(const struct loading *loading, uint32_t first, uint32_t *n
 	bool ok = file != NULL;
 	uint32_t i = first;
 	for (; i < loading->count && loading->sources[i].part.rank == source->part.rank; i++)
-		ok = ok && read_source(file, &loading->sources[i], status);
+		ok = ok && read_source(file, &loading->sources[i], loading->piece, status);
 	pp_safetensors_close(file);
 	*next = i;
 	return ok;
@@ -225,11 +235,12 @@ bool pp_checkpoint_load(const struct pp_state *state, const struct pp_program *p
 	struct pp_manifest *manifest = pp_manifest_read(path, status);
 	if (!manifest)
 		return false;
-	struct loading loading = {.program = program, .manifest = manifest, .path = path};
+	struct loading loading = {.program = program, .manifest = manifest, .path = path, .piece = malloc(PIECE)};
 	*point = moments ? pp_manifest_point(manifest) : (struct pp_training_point){0};
-	bool ok = pp_manifest_check_model(manifest, program, status) &&
+	bool ok = (loading.piece || no_memory(status)) && pp_manifest_check_model(manifest, program, status) &&
 	          (!moments || pp_manifest_check_training(manifest, program, status)) &&
 	          load_items(&loading, state, moments, status);
+	free(loading.piece);
 	pp_manifest_free(manifest);
 	return ok;
 }

@@ -140,15 +140,19 @@ static bool end_chunk(struct output *output, struct pp_status *status)
 	return true;
 }
 
-static bool put(struct output *output, const void *bytes, uint64_t length, struct pp_status *status)
+/* `length` bytes, by `read` where `bytes` is NULL. */
+static bool put_from(struct output *output, const struct pp_named_tensor *tensor, const void *bytes, uint64_t length,
+                     struct pp_status *status)
 {
-	const unsigned char *at = bytes;
-	while (length) {
-		size_t part = CHUNK - output->used < length ? CHUNK - output->used : (size_t)length;
-		memcpy(output->buffer + output->used, at, part);
+	for (uint64_t at = 0; at < length;) {
+		size_t part = CHUNK - output->used < length - at ? CHUNK - output->used : (size_t)(length - at);
+		unsigned char *to = output->buffer + output->used;
+		if (bytes)
+			memcpy(to, (const unsigned char *)bytes + at, part);
+		else if (!tensor->read(tensor->owner, at, part, to, status))
+			return false;
 		output->used += part;
 		at += part;
-		length -= part;
 		if (output->used == CHUNK && !end_chunk(output, status))
 			return false;
 	}
@@ -197,14 +201,14 @@ static bool put_all(struct output *output, const struct pp_named_tensor *tensors
 		free(header);
 		return pp_fail(status, PP_EXIT_RUN, "out of memory for the header of %s", output->path);
 	}
-	bool ok = put(output, header, length, status);
+	bool ok = put_from(output, NULL, header, length, status);
 	free(header);
 	for (uint32_t i = 0; ok && i < count; i++) {
 		if (between && i == count / 2) {
 			ok = write_out(output, status);
 			between(context);
 		}
-		ok = ok && put(output, tensors[i].data, tensors[i].bytes, status);
+		ok = ok && put_from(output, &tensors[i], tensors[i].data, tensors[i].bytes, status);
 	}
 	return ok && (output->used == 0 || end_chunk(output, status));
 }

@@ -15,8 +15,10 @@ struct pp_named_tensor {
 	const char *name;
 	uint8_t dims;
 	uint64_t shape[PP_TENSOR_DIMS_MAX];
-	const void *data;
-	uint64_t bytes; /* of f32: 4 times the product of the shape */
+	uint64_t bytes;   /* of f32: 4 times the product of the shape */
+	const void *data; /* in memory; NULL: `read` gives it piece by piece */
+	bool (*read)(const void *owner, uint64_t offset, uint64_t bytes, void *to, struct pp_status *status);
+	const void *owner;
 };
 
 /* What a file holds: its length and a checksum of all of it (not cryptographic). */

@@ -18,7 +18,6 @@ static const char *const prefixes[PP_STATE_KINDS] = {"", "optimizer.m.", "optimi
 struct gathering {
 	const struct pp_program *program;
 	struct pp_coord coord;
-	void *const *slots;
 	const uint32_t *owners;
 	struct pp_state *state;
 };
@@ -58,7 +57,7 @@ void pp_state_owners(const struct pp_program *program, uint32_t *owners)
 
 /* ---- items ----------------------------------------------------------------------------------- */
 
-static bool add(const struct gathering *g, uint32_t tensor, enum pp_state_kind kind, void *at)
+static bool add(const struct gathering *g, uint32_t tensor, enum pp_state_kind kind, uint32_t slot)
 {
 	const char *base = g->program->tensors[tensor].name;
 	size_t size = strlen(prefixes[kind]) + strlen(base) + 1;
@@ -72,8 +71,9 @@ static bool add(const struct gathering *g, uint32_t tensor, enum pp_state_kind k
 	    .tensor = tensor,
 	    .kind = (uint8_t)kind,
 	    .stored = pp_state_stores(g->program, g->owners, tensor, moments, g->coord),
-	    .at = at,
+	    .slot = slot,
 	    .extent = pp_state_extent(g->program, tensor, moments, g->coord),
+	    .memory = &g->state->memory,
 	};
 	return true;
 }
@@ -104,7 +104,7 @@ static bool add_moments(const struct gathering *g)
 		uint32_t tensor = program->rank[g->coord.pp].slots[instr->a[0]].tensor;
 		for (unsigned k = 0; k < 2; k++)
 			if (instr->a[2 + k] != PP_NULL &&
-			    !add(g, tensor, (enum pp_state_kind)(PP_STATE_MOMENT1 + k), g->slots[instr->a[2 + k]]))
+			    !add(g, tensor, (enum pp_state_kind)(PP_STATE_MOMENT1 + k), instr->a[2 + k]))
 				return false;
 	}
 	return true;
@@ -118,7 +118,7 @@ static bool add_weights(const struct gathering *g)
 		if (g->program->stages[use->stage].rank != g->coord.pp || use->tensor == last)
 			continue;
 		last = use->tensor;
-		if (!add(g, use->tensor, PP_STATE_WEIGHT, g->slots[use->weight]))
+		if (!add(g, use->tensor, PP_STATE_WEIGHT, use->weight))
 			return false;
 	}
 	return true;
@@ -132,15 +132,15 @@ static int by_tensor(const void *left, const void *right)
 	return (int)a->kind - (int)b->kind;
 }
 
-bool pp_state_open(const struct pp_program *program, struct pp_coord coord, void *const *slots, struct pp_state *state,
-                   struct pp_status *status)
+bool pp_state_open(const struct pp_program *program, struct pp_coord coord, const struct pp_state_memory *memory,
+                   struct pp_state *state, struct pp_status *status)
 {
 	if (!names_are_free(program, status))
 		return false;
 	size_t tensors = program->tensor_count;
 	uint32_t *owners = malloc((tensors + 1) * sizeof *owners);
-	*state = (struct pp_state){.items = calloc(PP_STATE_KINDS * tensors + 1, sizeof *state->items)};
-	const struct gathering gathering = {program, coord, slots, owners, state};
+	*state = (struct pp_state){.memory = *memory, .items = calloc(PP_STATE_KINDS * tensors + 1, sizeof *state->items)};
+	const struct gathering gathering = {program, coord, owners, state};
 	bool ok = owners && state->items;
 	if (ok)
 		pp_state_owners(program, owners);
@@ -160,6 +160,12 @@ void pp_state_close(struct pp_state *state)
 	*state = (struct pp_state){0};
 }
 
+static bool read_item(const void *owner, uint64_t offset, uint64_t bytes, void *to, struct pp_status *status)
+{
+	const struct pp_state_item *item = owner;
+	return item->memory->read(item->memory->context, item->slot, offset, bytes, to, status);
+}
+
 struct pp_named_tensor pp_state_describe(const struct pp_state_item *item, const struct pp_program *program)
 {
 	const struct pp_extent *extent = &item->extent;
@@ -167,8 +173,9 @@ struct pp_named_tensor pp_state_describe(const struct pp_state_item *item, const
 	return (struct pp_named_tensor){.name = item->name,
 	                                .dims = whole ? program->tensors[item->tensor].dims : 1,
 	                                .shape = {whole ? extent->box.rows : extent->count, extent->box.columns},
-	                                .data = item->at,
-	                                .bytes = extent->count * sizeof(float)};
+	                                .bytes = extent->count * sizeof(float),
+	                                .read = read_item,
+	                                .owner = item};
 }
 
 uint64_t pp_state_identity(const struct pp_program *program)

@@ -15,25 +15,34 @@ struct pp_extent {
 	uint64_t first, count;
 };
 
+/* Memory of slots, which a device may have elsewhere. */
+struct pp_state_memory {
+	void *context;
+	bool (*read)(void *context, uint32_t slot, uint64_t offset, uint64_t bytes, void *to, struct pp_status *status);
+	bool (*write)(void *context, uint32_t slot, uint64_t offset, uint64_t bytes, const void *from,
+	              struct pp_status *status);
+};
+
 struct pp_state_item {
 	char *name;
 	uint32_t tensor;
 	uint8_t kind; /* enum pp_state_kind */
 	bool stored;  /* this rank writes it */
-	void *at;
+	uint32_t slot;
 	struct pp_extent extent;
+	const struct pp_state_memory *memory; /* the state's */
 };
 
-/* One rank's share, in tensor order. */
+/* One rank's share, in tensor order. It stays where it is from open to close: items point to its memory. */
 struct pp_state {
+	struct pp_state_memory memory;
 	struct pp_state_item *items;
 	uint32_t count;
 };
 
-/* Name the state in the slots (addresses by slot) of a coordinate. False: out of memory, or a tensor's name is one of
- * ours. */
-bool pp_state_open(const struct pp_program *program, struct pp_coord coord, void *const *slots, struct pp_state *state,
-                   struct pp_status *status);
+/* Name the state in the slots of a coordinate. False: out of memory, or a tensor's name is one of ours. */
+bool pp_state_open(const struct pp_program *program, struct pp_coord coord, const struct pp_state_memory *memory,
+                   struct pp_state *state, struct pp_status *status);
 void pp_state_close(struct pp_state *state);
 
 /* What a coordinate holds of a tensor that its pipeline rank uses. Shards of the optimizer's state may be empty. */

@@ -12,8 +12,8 @@ struct pp_device;
 struct pp_lane; /* implementer's context */
 
 struct pp_loop_mover {
-	/* A lane of `ends` ranks, each with at most `capacity` entries under way; made by one of them, on its device. NULL on
-	 * failure. */
+	/* A lane of `ends` ranks, each with at most `capacity` entries under way; made by one of them, on its device. NULL
+	 * on failure. */
 	struct pp_lane *(*open)(struct pp_device *device, uint32_t ends, uint32_t capacity, struct pp_status *status);
 	void (*close)(struct pp_lane *lane);
 	/* The rank at an end posts its entry: all that its device has been given comes before the transfer. */

@@ -49,7 +49,7 @@ static void *work(void *context)
 	struct pp_interp interp = {.program = program,
 	                           .world = worker->world,
 	                           .device_ops = &pp_device_void,
-	                           .device = pp_device_void.create(program, coord, &status),
+	                           .device = pp_device_void.create(program, coord, NULL, &status),
 	                           .transport = &pp_transport_loop,
 	                           .endpoint = pp_loop_endpoint(worker->loop, worker->world),
 	                           .watch = &watch};

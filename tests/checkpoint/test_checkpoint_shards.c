@@ -92,6 +92,21 @@ static void make_body(struct pp_program *program)
 	program->bodies->count = 1;
 }
 
+static bool read_slot(void *slots, uint32_t slot, uint64_t offset, uint64_t bytes, void *to, struct pp_status *status)
+{
+	(void)status;
+	memcpy(to, (unsigned char *)((void **)slots)[slot] + offset, bytes);
+	return true;
+}
+
+static bool write_slot(void *slots, uint32_t slot, uint64_t offset, uint64_t bytes, const void *from,
+                       struct pp_status *status)
+{
+	(void)status;
+	memcpy((unsigned char *)((void **)slots)[slot] + offset, from, bytes);
+	return true;
+}
+
 static struct world make_world(const struct grid *grid)
 {
 	struct world w = {.arena = pp_arena_create(NULL)};
@@ -128,7 +143,8 @@ static struct world make_world(const struct grid *grid)
 		struct pp_status status;
 		for (uint32_t k = 0; k < TENSORS * SLOTS_EACH; k++)
 			w.slots[i][k] = calloc(200, sizeof(float));
-		assert_true(pp_state_open(program, pp_grid_coord(program, i), w.slots[i], &w.states[i], &status));
+		const struct pp_state_memory memory = {w.slots[i], read_slot, write_slot};
+		assert_true(pp_state_open(program, pp_grid_coord(program, i), &memory, &w.states[i], &status));
 	}
 	return w;
 }
@@ -146,7 +162,7 @@ static void drop_world(struct world *w)
 }
 
 /* Every element of what a rank holds, in the order in which it lies there; NULL: the end. */
-static float *element(const struct world *w, const struct pp_state_item *item, uint64_t i, float *value)
+static float *element(const struct world *w, uint32_t rank, const struct pp_state_item *item, uint64_t i, float *value)
 {
 	const struct pp_extent *extent = &item->extent;
 	if (i >= extent->count)
@@ -155,8 +171,7 @@ static float *element(const struct world *w, const struct pp_state_item *item, u
 	         column = extent->box.column + at % extent->box.columns;
 	bool padding = item->tensor == TABLE && row >= VOCAB;
 	*value = padding ? 0 : (float)(((item->kind * 10 + item->tensor + 1) * 100 + row) * 100 + column);
-	(void)w;
-	return (float *)item->at + i;
+	return (float *)w->slots[rank][item->slot] + i;
 }
 
 static void fill(struct world *w)
@@ -164,7 +179,7 @@ static void fill(struct world *w)
 	for (uint32_t r = 0; r < w->size; r++)
 		for (uint32_t i = 0; i < w->states[r].count; i++) {
 			float value, *at;
-			for (uint64_t k = 0; (at = element(w, &w->states[r].items[i], k, &value)); k++)
+			for (uint64_t k = 0; (at = element(w, r, &w->states[r].items[i], k, &value)); k++)
 				*at = value;
 		}
 }
@@ -209,7 +224,7 @@ static void load(struct world *w, const struct grid *from)
 		for (uint32_t i = 0; i < w->states[r].count; i++) {
 			const struct pp_state_item *item = &w->states[r].items[i];
 			float value, *at;
-			for (uint64_t k = 0; (at = element(w, item, k, &value)); k++)
+			for (uint64_t k = 0; (at = element(w, r, item, k, &value)); k++)
 				if (*at != value)
 					fail_msg("%s, element %d of rank %u: %g, not %g (from pp %u tp %u dp %u zero %u)", item->name,
 					         (int)k, r, (double)*at, (double)value, from->pp, from->tp, from->dp, from->zero);

@@ -162,7 +162,7 @@ static struct reference *run_cut(const char *path, const uint32_t *first, uint32
 	build_bodies(&built, first, stages, 1, split ? SPLIT : FUSED);
 	struct slots slots = slots_make(built.program);
 	struct pp_status status = {0};
-	struct pp_device *device = pp_device_cpu.create(built.program, (struct pp_coord){0}, &status);
+	struct pp_device *device = pp_device_cpu.create(built.program, (struct pp_coord){0}, NULL, &status);
 	assert_non_null(device);
 	put_weights(device, built.program, model);
 	run(device, built.program, &slots, model, split);

@@ -248,10 +248,10 @@ static void open_rank(struct job *job, uint32_t world, struct pp_loop *loop)
 	                                  .endpoint = pp_loop_endpoint(loop, world),
 	                                  .watch = &rank->watch,
 	                                  .step = 1};
-	rank->interp.device = pp_device_cpu.create(job->program, pp_grid_coord(job->program, world), &rank->status);
+	rank->interp.device = pp_device_cpu.create(job->program, pp_grid_coord(job->program, world), NULL, &rank->status);
 	assert_non_null(rank->interp.device);
 	assert_true(pp_interp_open(&rank->interp, &rank->status));
-	pp_device_cpu.init(rank->interp.device, 1);
+	pp_device_cpu.init(rank->interp.device, 1, NULL);
 	put_weights(rank);
 }
 

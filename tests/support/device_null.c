@@ -12,7 +12,8 @@ struct pp_device {
 	const struct pp_program *program;
 	uint32_t rank;
 	unsigned char *arena;
-	uint32_t *steps; /* forwards run of (stage, mb): the step they belong to */
+	uint32_t *steps;  /* forwards run of (stage, mb): the step they belong to */
+	const void *kept; /* the losses: nobody looks at what they were before */
 	unsigned errors;
 	char first[160];
 };
@@ -30,8 +31,10 @@ static void destroy(struct pp_device *device)
 	free(device);
 }
 
-static struct pp_device *create(const struct pp_program *program, struct pp_coord coord, struct pp_status *status)
+static struct pp_device *create(const struct pp_program *program, struct pp_coord coord,
+                                const struct pp_device_options *options, struct pp_status *status)
 {
+	(void)options;
 	uint32_t rank = coord.pp;
 	struct pp_device *device = calloc(1, sizeof *device);
 	if (device) {
@@ -180,27 +183,69 @@ static void clip(struct pp_device *device, const struct pp_hyper *hyper, enum pp
 	out[0] = out[1] = out[2] = out[3] = 1.0;
 }
 
-static void opt(struct pp_device *device, enum pp_optimizer rule, const struct pp_hyper *hyper, double lr,
-                uint64_t step, uint32_t weight, uint32_t grad, uint32_t moment1, uint32_t moment2, uint32_t scale,
-                bool shard)
+static void opt(struct pp_device *device, const struct pp_update *update)
 {
-	(void)shard;
 	(void)device;
-	(void)rule;
-	(void)hyper;
-	(void)lr;
-	(void)step;
-	(void)weight;
-	(void)grad;
-	(void)moment1;
-	(void)moment2;
-	(void)scale;
+	(void)update;
 }
 
-static void init(struct pp_device *device, uint64_t seed)
+static bool init(struct pp_device *device, uint64_t seed, struct pp_status *status)
 {
 	(void)device;
 	(void)seed;
+	(void)status;
+	return true;
+}
+
+/* ---- host's view ----------------------------------------------------------------------------- */
+
+static bool read_slot(struct pp_device *device, uint32_t index, uint64_t offset, uint64_t bytes, void *to,
+                      struct pp_status *status)
+{
+	(void)status;
+	memcpy(to, (unsigned char *)slot(device, index) + offset, bytes);
+	return true;
+}
+
+static bool write_slot(struct pp_device *device, uint32_t index, uint64_t offset, uint64_t bytes, const void *from,
+                       struct pp_status *status)
+{
+	(void)status;
+	memcpy((unsigned char *)slot(device, index) + offset, from, bytes);
+	return true;
+}
+
+static void *load_begin(struct pp_device *device, const struct pp_instr *instr)
+{
+	return slot(device, instr->a[0]);
+}
+
+static void load_end(struct pp_device *device, const struct pp_instr *instr)
+{
+	(void)device;
+	(void)instr;
+}
+
+static void keep(struct pp_device *device, uint32_t index)
+{
+	device->kept = slot(device, index);
+}
+
+static const void *kept(struct pp_device *device)
+{
+	return device->kept;
+}
+
+static enum pp_progress settle(struct pp_device *device)
+{
+	(void)device;
+	return PP_DONE;
+}
+
+static const char *failure(const struct pp_device *device)
+{
+	(void)device;
+	return "";
 }
 
 unsigned pp_device_null_errors(const struct pp_device *device, const char **first)
@@ -226,6 +271,14 @@ const struct pp_device_ops pp_device_null = {
     .destroy = destroy,
     .slot = slot,
     .call = call,
+    .read = read_slot,
+    .write = write_slot,
+    .load_begin = load_begin,
+    .load_end = load_end,
+    .keep = keep,
+    .kept = kept,
+    .settle = settle,
+    .failure = failure,
     .zero = zero,
     .add = add,
     .sqnorm = sqnorm,
@@ -241,6 +294,14 @@ const struct pp_device_ops pp_device_void = {
     .destroy = destroy,
     .slot = slot,
     .call = call_void,
+    .read = read_slot,
+    .write = write_slot,
+    .load_begin = load_begin,
+    .load_end = load_end,
+    .keep = keep,
+    .kept = kept,
+    .settle = settle,
+    .failure = failure,
     .zero = zero,
     .add = add,
     .sqnorm = sqnorm,

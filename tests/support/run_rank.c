@@ -35,7 +35,7 @@ struct pp_test_result pp_test_run_rank(const struct pp_test_run *run, uint32_t r
 	    .jitter = run->jitter,
 	    .fault = run->fault,
 	};
-	interp.device = pp_device_null.create(run->program, pp_grid_coord(run->program, rank), &result.status);
+	interp.device = pp_device_null.create(run->program, pp_grid_coord(run->program, rank), NULL, &result.status);
 	if (!interp.device || !pp_interp_open(&interp, &result.status))
 		return result;
 	bool ran = run_steps(run, &interp, &result.status);

@@ -120,7 +120,7 @@ static void a_device_without_guards_is_refused(void **state)
 	struct world w = make_world(1);
 	struct pp_program *program = build(&w);
 	struct pp_device_ops device = pp_device_cpu;
-	device.create_guarded = NULL;
+	device.has_guards = false;
 	const struct pp_training_probe probe = {.device = &device};
 	struct pp_training_result result = pp_training_run_probed(w.arena, program, &(struct pp_transport_options){0},
 	                                                          &(struct pp_run_options){.canary = true}, &probe);

@@ -68,7 +68,7 @@ static void make(struct fixture *f)
 	f->program =
 	    (struct pp_program){.ranks = 1, .tp = 1, .dp = 1, .rank = &f->rank, .tensors = f->tensors, .tensor_count = 2};
 	struct pp_status status = {0};
-	f->device = pp_device_cpu.create(&f->program, (struct pp_coord){0}, &status);
+	f->device = pp_device_cpu.create(&f->program, (struct pp_coord){0}, NULL, &status);
 	assert_non_null(f->device);
 }
 
@@ -80,6 +80,24 @@ static void drop(struct fixture *f)
 static void put(struct fixture *f, uint32_t at, size_t count, const float *values)
 {
 	memcpy(pp_device_cpu.slot(f->device, at), values, count * sizeof *values);
+}
+
+static void update(struct pp_device *device, enum pp_optimizer rule, const struct pp_hyper *hyper, double lr,
+                   uint64_t step, bool shard)
+{
+	bool moments = rule == PP_ADAMW;
+	const struct pp_update one = {.rule = rule,
+	                              .hyper = hyper,
+	                              .lr = lr,
+	                              .step = step,
+	                              .weight = WEIGHT,
+	                              .grad = GRAD,
+	                              .moment1 = moments ? MOMENT1 : PP_NULL,
+	                              .moment2 = moments ? MOMENT2 : PP_NULL,
+	                              .master = PP_NULL,
+	                              .scale = SCALE,
+	                              .shard = shard};
+	pp_device_cpu.opt(device, &one);
 }
 
 static void assert_floats(struct fixture *f, uint32_t at, size_t count, const float *expected)
@@ -238,16 +256,16 @@ static void updates(void **state)
 	put(&f, GRAD, 6, (const float[]){8, -8, 4, 2, 1, -1});
 	scale[0] = 0;
 	scale[2] = 0;
-	pp_device_cpu.opt(f.device, PP_SGD, &hyper, 0.25, 1, WEIGHT, GRAD, PP_NULL, PP_NULL, SCALE, false);
-	pp_device_cpu.opt(f.device, PP_ADAMW, &hyper, 0.25, 1, WEIGHT, GRAD, MOMENT1, MOMENT2, SCALE, false);
+	update(f.device, PP_SGD, &hyper, 0.25, 1, false);
+	update(f.device, PP_ADAMW, &hyper, 0.25, 1, false);
 	assert_floats(&f, WEIGHT, 6, weights);
 	scale[0] = 0.5;
 	scale[2] = 1;
-	pp_device_cpu.opt(f.device, PP_SGD, &hyper, 0.25, 1, WEIGHT, GRAD, PP_NULL, PP_NULL, SCALE, false);
+	update(f.device, PP_SGD, &hyper, 0.25, 1, false);
 	assert_floats(&f, WEIGHT, 6, (const float[]){6, 15, -7.5f, -0.25f, 3.375f, 1.875f});
 	/* In step 1 the corrected moments give the sign of the gradient. */
 	put(&f, WEIGHT, 6, weights);
-	pp_device_cpu.opt(f.device, PP_ADAMW, &hyper, 0.25, 1, WEIGHT, GRAD, MOMENT1, MOMENT2, SCALE, false);
+	update(f.device, PP_ADAMW, &hyper, 0.25, 1, false);
 	assert_floats(&f, WEIGHT, 6, (const float[]){6.75f, 14.25f, -7.25f, -0.25f, 3.25f, 2});
 	assert_floats(&f, MOMENT1, 6, (const float[]){2, -2, 1, 0.5f, 0.25f, -0.25f});
 	drop(&f);
@@ -266,7 +284,7 @@ static void memory(void **state)
 	assert_floats(&f, GRAD, 6, (const float[6]){0});
 	float expected[6];
 	pp_init_fill(&f.tensors[1], 5, 0, 6, expected);
-	pp_device_cpu.init(f.device, 5);
+	pp_device_cpu.init(f.device, 5, NULL);
 	assert_floats(&f, WEIGHT, 6, expected);
 	assert_floats(&f, MOMENT1, 6, (const float[6]){0});
 	drop(&f);
@@ -294,7 +312,7 @@ static void padding(void **state)
 		f.program.bodies = &body;
 		f.program.body_count = 1;
 		f.program.train.vocab = 1;
-		pp_device_cpu.init(f.device, 5);
+		pp_device_cpu.init(f.device, 5, NULL);
 		const float *weight = pp_device_cpu.slot(f.device, WEIGHT);
 		for (size_t i = 0; i < I; i++)
 			assert_true(weight[i] != 0 && weight[I + i] == 0);
@@ -318,8 +336,8 @@ static void shards(void **state)
 		f.tensors[1].columns = dimension == 1 ? 2 * I : I;
 		pp_init_fill(&f.tensors[1], 5, 0, 2 * O * I, whole);
 		for (uint32_t tp = 0; tp < 2; tp++) {
-			struct pp_device *device = pp_device_cpu.create(&f.program, (struct pp_coord){.tp = tp}, &status);
-			pp_device_cpu.init(device, 5);
+			struct pp_device *device = pp_device_cpu.create(&f.program, (struct pp_coord){.tp = tp}, NULL, &status);
+			pp_device_cpu.init(device, 5, NULL);
 			const float *weight = pp_device_cpu.slot(device, WEIGHT);
 			for (size_t i = 0; i < O * I; i++) {
 				size_t row = i / I, column = i % I;
@@ -345,8 +363,8 @@ static void shards(void **state)
 	f.program.body_count = 1;
 	f.program.train.vocab = O + 1;
 	for (uint32_t tp = 0; tp < 2; tp++) {
-		struct pp_device *device = pp_device_cpu.create(&f.program, (struct pp_coord){.tp = tp}, &status);
-		pp_device_cpu.init(device, 5);
+		struct pp_device *device = pp_device_cpu.create(&f.program, (struct pp_coord){.tp = tp}, NULL, &status);
+		pp_device_cpu.init(device, 5, NULL);
 		const float *weight = pp_device_cpu.slot(device, WEIGHT);
 		for (size_t i = 0; i < O * I; i++)
 			assert_int_equal(weight[i] != 0, tp == 0 || i < I);
@@ -362,20 +380,20 @@ static void refusals(void **state)
 	make(&f);
 	struct pp_status status = {0};
 	f.tensors[1].dtype = PP_BF16;
-	assert_null(pp_device_cpu.create(&f.program, (struct pp_coord){0}, &status));
+	assert_null(pp_device_cpu.create(&f.program, (struct pp_coord){0}, NULL, &status));
 	assert_string_equal(status.text,
 	                    "the cpu device computes in f32 only, tensor w is bf16; build with `dtype = fp32`");
 	f.tensors[1].dtype = PP_F32;
 	f.slots[NORMS].bytes = 8;
-	assert_null(pp_device_cpu.create(&f.program, (struct pp_coord){0}, &status));
+	assert_null(pp_device_cpu.create(&f.program, (struct pp_coord){0}, NULL, &status));
 	assert_string_equal(status.text, "norms slot 9 of rank 0 has 8 bytes, it needs 16");
 	f.slots[NORMS].bytes = 16;
 	f.slots[WORK].offset = UINT64_MAX - 10;
-	assert_null(pp_device_cpu.create(&f.program, (struct pp_coord){0}, &status));
+	assert_null(pp_device_cpu.create(&f.program, (struct pp_coord){0}, NULL, &status));
 	assert_string_equal(status.text, "work slot 11 of rank 0 ends outside the arena");
 	f.slots[WORK].offset = 0;
 	f.rank.arena_bytes = UINT64_C(1) << 60;
-	assert_null(pp_device_cpu.create(&f.program, (struct pp_coord){0}, &status));
+	assert_null(pp_device_cpu.create(&f.program, (struct pp_coord){0}, NULL, &status));
 	assert_string_equal(status.text, "out of memory: rank 0 needs an arena of 1152921504606846976 bytes");
 	f.rank.arena_bytes = SLOTS * PP_ALIGN;
 	drop(&f);

@@ -38,7 +38,7 @@ static void make(struct fixture *f, uint32_t elements, struct pp_program shape, 
 	}
 	f->rank = (struct pp_rank){.slots = f->slots, .slot_count = SLOTS, .arena_bytes = (uint64_t)SLOTS * PP_ALIGN};
 	struct pp_status status = {0};
-	f->device = pp_device_cpu.create(&f->program, coord, &status);
+	f->device = pp_device_cpu.create(&f->program, coord, NULL, &status);
 	assert_non_null(f->device);
 }
 
@@ -59,15 +59,33 @@ static void fill(const struct fixture *f)
 	scale[2] = 1;
 }
 
+static void update(struct pp_device *device, enum pp_optimizer rule, const struct pp_hyper *hyper, double lr,
+                   uint64_t step, bool shard)
+{
+	bool moments = rule == PP_ADAMW;
+	const struct pp_update one = {.rule = rule,
+	                              .hyper = hyper,
+	                              .lr = lr,
+	                              .step = step,
+	                              .weight = WEIGHT,
+	                              .grad = GRAD,
+	                              .moment1 = moments ? MOMENT1 : PP_NULL,
+	                              .moment2 = moments ? MOMENT2 : PP_NULL,
+	                              .master = PP_NULL,
+	                              .scale = SCALE,
+	                              .shard = shard};
+	pp_device_cpu.opt(device, &one);
+}
+
 /* add, sqnorm, opt by each rule; returns the norm. */
 static double run(const struct fixture *f, bool shard)
 {
 	static const struct pp_hyper hyper = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
 	pp_device_cpu.add(f->device, GRAD, OTHER, shard);
 	pp_device_cpu.sqnorm(f->device, GRAD, NORMS, 0, shard);
-	pp_device_cpu.opt(f->device, PP_SGD, &hyper, 0.25, 1, WEIGHT, GRAD, PP_NULL, PP_NULL, SCALE, shard);
+	update(f->device, PP_SGD, &hyper, 0.25, 1, shard);
 	for (uint64_t step = 1; step <= 2; step++)
-		pp_device_cpu.opt(f->device, PP_ADAMW, &hyper, 0.125, step, WEIGHT, GRAD, MOMENT1, MOMENT2, SCALE, shard);
+		update(f->device, PP_ADAMW, &hyper, 0.125, step, shard);
 	return *(const double *)pp_device_cpu.slot(f->device, NORMS);
 }
 

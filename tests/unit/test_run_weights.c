@@ -67,6 +67,16 @@ static void *run(void *argument)
 	return NULL;
 }
 
+static bool read_slot(struct pp_device *device, uint32_t slot, uint64_t offset, uint64_t bytes, void *to,
+                      struct pp_status *status)
+{
+	(void)status;
+	memcpy(to, (unsigned char *)((struct rank *)device)->slots[slot] + offset, bytes);
+	return true;
+}
+
+static const struct pp_device_ops memory = {.read = read_slot};
+
 /* Runs all ranks after `change` has had a look at them. The text is rank 0's. */
 static bool run_all(struct pp_program *program, void (*change)(struct rank *), char text[512])
 {
@@ -76,8 +86,11 @@ static bool run_all(struct pp_program *program, void (*change)(struct rank *), c
 	for (uint32_t i = 0; i < RANKS; i++) {
 		struct rank *rank = &ranks[i];
 		pp_watch_init(&rank->watch, program, i, UINT64_C(60000000000));
-		rank->interp = (struct pp_interp){
-		    .program = program, .world = i, .coord = pp_grid_coord(program, i), .slots = rank->slots};
+		rank->interp = (struct pp_interp){.program = program,
+		                                  .world = i,
+		                                  .coord = pp_grid_coord(program, i),
+		                                  .device_ops = &memory,
+		                                  .device = (struct pp_device *)rank};
 		rank->link =
 		    (struct pp_report_link){&pp_transport_loop, pp_loop_endpoint(loop, i), &rank->watch, &rank->interp};
 		for (uint32_t t = 0; t < TENSORS; t++)
