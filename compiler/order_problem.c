@@ -135,7 +135,8 @@ struct pp_order_problem *pp_order_of_stages(struct pp_arena *arena, const struct
 	                                     .microbatches = spec->microbatches,
 	                                     .stage = out,
 	                                     .room = find_room(arena, spec, stage_rank, stages, headroom, memory),
-	                                     .pair_permille = spec->pair_permille};
+	                                     .pair_permille = spec->pair_permille,
+	                                     .queued = true};
 	return problem;
 }
 

@@ -12,8 +12,9 @@
  *   come after that F and before some end on R. For equal stages on a line and R = 0, with k = min(m, floor(room)):
  *   m (F + I + W) + max(0, (p - 1) (I + 2 c) + (p - k) F), the warm-up that memory cuts short (Qi et al., Zero Bubble
  *   Pipeline Parallelism, appendix B), and ceil(m / k) (p (F + I) + 2 (p - 1) c + W) where memory serialises.
- * Both: the room of a rank over time (pp_bound_area), behind its first arrival for the makespan; what a rank may do of
- *   all its stages before its first I (bounds_wait.c).
+ * Where hops wait for each other (order.h), a channel is taken like a rank: its hops one after another, each between
+ * the head of what it comes from and the tail of what it leads to. Both: the room of a rank over time (pp_bound_area),
+ * behind its first arrival for the makespan; what a rank may do of all its stages before its first I (bounds_wait.c).
  *
  * O(n log n) in the actions for the makespan; spans of as many ranks as fit into a fixed number of actions, the rank of
  * stage 0 and those with most work first. */
@@ -29,9 +30,9 @@ enum { SPAN_ACTIONS = 1 << 14 };
 /* A bound and where it comes from. */
 struct found {
 	int64_t value;
-	uint32_t rank;   /* whose actions */
-	uint32_t target; /* of a span: whose */
-	bool area, wait;
+	uint32_t rank;            /* whose actions */
+	uint32_t target;          /* of a span: whose */
+	bool area, wait, channel; /* channel: whose hops, `rank` its source */
 };
 
 static void improve(struct found *best, struct found other)
@@ -49,6 +50,18 @@ static int64_t work_of(const struct pp_bound_state *state, uint32_t r)
 	return work * state->microbatches;
 }
 
+/* The busiest channel. */
+static void bound_channels(const struct pp_bound_state *state, uint32_t target, const struct pp_bound_times *heads,
+                           const struct pp_bound_times *tails, struct found *best)
+{
+	for (uint32_t i = 0; state->channel && i < 2 * state->stages; i++)
+		if (state->channel[i] == i)
+			improve(best, (struct found){.value = pp_bound_channel(state, state->arena, i, heads, tails),
+			                             .rank = state->stage[i / 2].rank,
+			                             .target = target,
+			                             .channel = true});
+}
+
 static struct found bound_makespan(const struct pp_bound_state *state)
 {
 	struct found best = {0};
@@ -63,6 +76,7 @@ static struct found bound_makespan(const struct pp_bound_state *state)
 		int64_t first = heads.begin[pp_bound_at(state, state->rank[r].stages[0], PP_BOUND_F, 0)];
 		improve(&best, (struct found){.value = first + pp_bound_area(state, r), .rank = r, .area = true});
 	}
+	bound_channels(state, 0, &heads, &tails, &best);
 	pp_arena_destroy(scratch);
 	return best;
 }
@@ -79,6 +93,7 @@ static void bound_span(const struct pp_bound_state *state, uint32_t target, stru
 	                             .rank = target,
 	                             .target = target,
 	                             .wait = true});
+	bound_channels(state, target, &heads, &tails, best);
 	pp_arena_destroy(scratch);
 }
 
@@ -127,6 +142,8 @@ static const char *name_term(struct pp_arena *arena, struct found found, bool sp
 	if (found.area)
 		return pp_arena_printf(arena, "rank %u's memory over time", found.rank);
 	const char *held = memory ? ", held up by memory" : "";
+	if (found.channel)
+		return pp_arena_printf(arena, "messages of rank %u, one after another%s", found.rank, held);
 	if (found.wait)
 		return pp_arena_printf(arena, "rank %u's work and its first wait%s", found.rank, held);
 	if (!span)

@@ -123,6 +123,7 @@ struct pp_bound_state pp_bound_begin(struct pp_arena *arena, const struct pp_ord
 		state.rank[r].room = roomy || mode == PP_BOUND_FORWARD ? PP_ROOM_UNLIMITED : problem->room[r];
 	if (mode == PP_BOUND_MIXED)
 		leave_out_split(&state, problem, most);
+	state.channel = pp_order_queues(arena, problem);
 	return state;
 }
 

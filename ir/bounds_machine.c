@@ -35,22 +35,38 @@ static int64_t head_of(const struct pp_bound_state *state, const struct pp_bound
 	return head > last ? head : last;
 }
 
-static void add_track(const struct pp_bound_state *state, uint32_t s, enum pp_bound_kind kind,
-                      const struct pp_bound_times *heads, const struct pp_bound_times *tails, struct batch *batches,
-                      size_t *count)
+/* Something that is done for every microbatch: behind the start of an action by `after`, ahead of the end of another by
+ * `before`. */
+struct task {
+	uint32_t from, to; /* stages */
+	enum pp_bound_kind from_kind, to_kind;
+	int64_t after, length, before;
+};
+
+static void add_task(const struct pp_bound_state *state, const struct task *task, const struct pp_bound_times *heads,
+                     const struct pp_bound_times *tails, struct batch *batches, size_t *count)
 {
 	uint32_t m = state->microbatches, window = state->window;
-	int64_t length = pp_bound_length(&state->stage[s], kind);
 	for (uint32_t k = 0; k < m;) {
 		/* Those in the middle, out of both windows, make one batch. */
 		bool middle = k >= window && m - 1 - k >= window;
 		uint32_t these = middle ? m - window - k : 1, from_end = m - 1 - k;
-		int64_t head = head_of(state, heads, s, kind, k);
-		int64_t tail = tails->begin[pp_bound_at(state, s, kind, from_end < window ? from_end : window - 1)];
+		int64_t head = head_of(state, heads, task->from, task->from_kind, k);
+		int64_t tail =
+		    tails->begin[pp_bound_at(state, task->to, task->to_kind, from_end < window ? from_end : window - 1)];
 		if (pp_bound_known(head) && pp_bound_known(tail))
-			batches[(*count)++] = (struct batch){head, length * these, tail};
+			batches[(*count)++] = (struct batch){head + task->after, task->length * these, tail + task->before};
 		k += these;
 	}
+}
+
+static void add_track(const struct pp_bound_state *state, uint32_t s, enum pp_bound_kind kind,
+                      const struct pp_bound_times *heads, const struct pp_bound_times *tails, struct batch *batches,
+                      size_t *count)
+{
+	const struct task task = {
+	    .from = s, .to = s, .from_kind = kind, .to_kind = kind, .length = pp_bound_length(&state->stage[s], kind)};
+	add_task(state, &task, heads, tails, batches, count);
 }
 
 /* A heap of batches, the one with the longest tail on top. */
@@ -141,6 +157,38 @@ int64_t pp_bound_machine(const struct pp_bound_state *state, struct pp_arena *ar
 		int64_t other = preemptive(batches, count, heap);
 		bound = other > bound ? other : bound;
 	}
+	pp_arena_destroy(scratch);
+	return bound;
+}
+
+/* A channel is a machine too. */
+int64_t pp_bound_channel(const struct pp_bound_state *state, struct pp_arena *arena, uint32_t channel,
+                         const struct pp_bound_times *heads, const struct pp_bound_times *tails)
+{
+	uint64_t looked_at = (uint64_t)state->window * 2 + 1;
+	uint32_t users = 0, way = channel % 2;
+	for (uint32_t s = channel / 2; s < state->stages; s++)
+		users += state->channel[2 * (size_t)s + way] == channel;
+	size_t most = (size_t)(looked_at < state->microbatches ? looked_at : state->microbatches) * users, count = 0;
+	struct pp_arena *scratch = pp_arena_scratch(arena);
+	struct batch *batches = PP_NEW_ARRAY(scratch, struct batch, most),
+	             *heap = PP_NEW_ARRAY(scratch, struct batch, most);
+	enum pp_bound_kind kind = way ? PP_BOUND_I : PP_BOUND_F;
+	for (uint32_t s = channel / 2; s < state->stages; s++) {
+		if (state->channel[2 * (size_t)s + way] != channel)
+			continue;
+		const struct pp_bound_stage *stage = &state->stage[s], *next = way ? stage - 1 : stage + 1;
+		/* what is recomputed next need not wait for the hop */
+		const struct task task = {.from = s,
+		                          .to = way ? s - 1 : s + 1,
+		                          .from_kind = kind,
+		                          .to_kind = kind,
+		                          .after = pp_bound_length(stage, kind),
+		                          .length = way ? stage->backward_hop : stage->forward_hop,
+		                          .before = next->ticks[kind]};
+		add_task(state, &task, heads, tails, batches, &count);
+	}
+	int64_t bound = preemptive(batches, count, heap);
 	pp_arena_destroy(scratch);
 	return bound;
 }

@@ -3,7 +3,8 @@
  * ensures:  times that no order can undercut, from the first F of a stage on, or to the end of a rank or of all.
  *
  * An action starts no earlier than
- *   - its input arrives: the chain of its microbatch through the stages, with hops;
+ *   - its input arrives: the chain of its microbatch through the stages, with hops, each behind that of the microbatch
+ *     before where hops of a channel wait for each other;
  *   - its rank has done all the actions that must come before it: one after another, none before its own earliest start
  *     (`struct pp_bound_done`). This is where memory comes in: some of them are there to make room;
  *   - enough bytes of its rank have been given back, by whichever actions can do it first.
@@ -103,6 +104,7 @@ struct sweep {
 	struct pp_bound_times times;
 	struct track_state *track; /* [3 stages] */
 	struct pool_state *pool;   /* [ranks], of heads */
+	int64_t *hopped;           /* [2 stages]: F, I of a stage: end of the hop of the microbatch before */
 	bool backwards;
 	uint32_t origin; /* of heads */
 	uint32_t target; /* of tails */
@@ -255,14 +257,23 @@ static int64_t plus(int64_t time, int64_t more)
 	return pp_bound_known(time) ? time + more : PP_BOUND_NONE;
 }
 
+/* The end of a hop from what is there at `end`; from the end, its start. */
+static int64_t hop_over(struct sweep *sweep, uint32_t s, unsigned way, int64_t end)
+{
+	const struct pp_bound_stage *stage = &sweep->state->stage[s];
+	int64_t *hopped = &sweep->hopped[2 * (size_t)s + way], hop = way ? stage->backward_hop : stage->forward_hop;
+	if (sweep->state->channel && sweep->state->channel[2 * (size_t)s + way] != PP_NO_CHANNEL)
+		end = later(end, *hopped);
+	return *hopped = plus(end, hop);
+}
+
 static void sweep_heads(struct sweep *sweep, uint32_t k)
 {
 	const struct pp_bound_state *state = sweep->state;
 	for (uint32_t s = 0; s < state->stages; s++) {
 		int64_t begin = s == sweep->origin ? 0 : PP_BOUND_NONE;
 		if (s > 0)
-			begin =
-			    later(begin, plus(get(sweep, sweep->times.end, s - 1, PP_BOUND_F, k), state->stage[s - 1].forward_hop));
+			begin = later(begin, hop_over(sweep, s - 1, 0, get(sweep, sweep->times.end, s - 1, PP_BOUND_F, k)));
 		begin = later(begin, after_work(sweep, s, PP_BOUND_F, k));
 		begin = later(begin, after_room(sweep, s, PP_BOUND_F, k));
 		set(sweep, s, PP_BOUND_F, k, begin, plus(begin, state->stage[s].ticks[PP_BOUND_F]));
@@ -271,7 +282,7 @@ static void sweep_heads(struct sweep *sweep, uint32_t k)
 		const struct pp_bound_stage *stage = &state->stage[s];
 		int64_t there = PP_BOUND_NONE, begin = get(sweep, sweep->times.end, s, PP_BOUND_F, k);
 		if (s + 1 < state->stages)
-			there = plus(get(sweep, sweep->times.end, s + 1, PP_BOUND_I, k), state->stage[s + 1].backward_hop);
+			there = hop_over(sweep, s + 1, 1, get(sweep, sweep->times.end, s + 1, PP_BOUND_I, k));
 		begin = later(later(begin, plus(there, -stage->recompute)), after_work(sweep, s, PP_BOUND_I, k));
 		int64_t end = plus(later(plus(begin, stage->recompute), there), stage->ticks[PP_BOUND_I]);
 		set(sweep, s, PP_BOUND_I, k, begin, end);
@@ -292,8 +303,9 @@ static void sweep_tails(struct sweep *sweep, uint32_t k)
 		begin =
 		    later(later(base, end), later(after_work(sweep, s, PP_BOUND_I, k), after_room(sweep, s, PP_BOUND_I, k)));
 		if (s > 0) /* the gradient that left here arrives behind a recompute that may have been done ahead */
-			begin = later(begin, plus(get(sweep, sweep->times.begin, s - 1, PP_BOUND_I, k),
-			                          stage->backward_hop + state->stage[s - 1].ticks[PP_BOUND_I]));
+			begin = later(begin, hop_over(sweep, s, 1,
+			                              plus(get(sweep, sweep->times.begin, s - 1, PP_BOUND_I, k),
+			                                   state->stage[s - 1].ticks[PP_BOUND_I])));
 		set(sweep, s, PP_BOUND_I, k, begin, plus(begin, stage->recompute + stage->ticks[PP_BOUND_I]));
 	}
 	for (uint32_t s = state->stages; s-- > 0;) {
@@ -301,7 +313,7 @@ static void sweep_tails(struct sweep *sweep, uint32_t k)
 		int64_t base = sweep->target == UINT32_MAX || sweep->target == stage->rank ? 0 : PP_BOUND_NONE;
 		int64_t begin = later(base, get(sweep, sweep->times.end, s, PP_BOUND_I, k));
 		if (s + 1 < state->stages)
-			begin = later(begin, plus(get(sweep, sweep->times.end, s + 1, PP_BOUND_F, k), stage->forward_hop));
+			begin = later(begin, hop_over(sweep, s, 0, get(sweep, sweep->times.end, s + 1, PP_BOUND_F, k)));
 		begin = later(begin, after_work(sweep, s, PP_BOUND_F, k));
 		set(sweep, s, PP_BOUND_F, k, begin, plus(begin, stage->ticks[PP_BOUND_F]));
 	}
@@ -330,6 +342,9 @@ static struct pp_bound_times run(struct sweep *sweep, struct pp_arena *arena)
 	sweep->times.end = PP_NEW_ARRAY(arena, int64_t, actions);
 	struct pp_arena *scratch = pp_arena_scratch(arena);
 	sweep->track = PP_NEW_ARRAY(scratch, struct track_state, tracks);
+	sweep->hopped = PP_NEW_ARRAY(scratch, int64_t, 2 * (size_t)state->stages);
+	for (size_t i = 0; i < 2 * (size_t)state->stages; i++)
+		sweep->hopped[i] = PP_BOUND_NONE;
 	for (size_t i = 0; i < tracks; i++) {
 		const struct pp_bound_rank *rank = &state->rank[state->stage[i / PP_BOUND_KINDS].rank];
 		struct track_state *track = &sweep->track[i];

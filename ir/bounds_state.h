@@ -51,6 +51,7 @@ struct pp_bound_state {
 	uint32_t ranks, stages, microbatches;
 	struct pp_bound_stage *stage;
 	struct pp_bound_rank *rank;
+	uint32_t *channel; /* pp_order_queues; NULL: hops do not wait for each other */
 	uint32_t window; /* microbatches looked at from either end: the others are as early and late as the last of them */
 	bool cramped;    /* some rank has a limit that could matter */
 };
@@ -116,6 +117,11 @@ struct pp_bound_times pp_bound_tails(const struct pp_bound_state *state, struct 
 
 /* Largest lower bound that one rank gives: its actions one after another, each between its head and its tail. */
 int64_t pp_bound_machine(const struct pp_bound_state *state, struct pp_arena *arena, uint32_t rank,
+                         const struct pp_bound_times *heads, const struct pp_bound_times *tails);
+
+/* The same for the hops of a channel, one after another, each between the head of what it comes from and the tail of
+ * what it leads to. `channel`: the number of its first user. */
+int64_t pp_bound_channel(const struct pp_bound_state *state, struct pp_arena *arena, uint32_t channel,
                          const struct pp_bound_times *heads, const struct pp_bound_times *tails);
 
 /* What a rank must wait for its first I gives, with what its room lets it do before. */

@@ -4,10 +4,12 @@
  *
  * Time: F of a stage starts when its rank is free and F of the stage before has ended and hopped over; B or I when the
  * rank is free, its own F has ended and B or I of the stage after has ended and hopped over; W when the rank is free
- * and its I has ended. A rank does one action at a time, in the order of its row, each as soon as it may. Hops do not
- * wait for each other (a program over channels of its own: layout `channel` of simulate.h, where no message finds its
- * channel busy or full), unless `queued` is set. Actions joined by `paired` are one step: it starts when the inputs of
- * all are there, takes pair_permille of their sum, and what they make is there at its end; recomputes come ahead of it.
+ * and its I has ended. A rank does one action at a time, in the order of its row, each as soon as it may. Where the
+ * problem is `queued`, as those of specs and programs are, hops of F from one rank to another go one after another, in
+ * the order in which the other rank uses what they bring, and so do those of B and I (layout `channel` of simulate.h,
+ * where no message finds its channel full); else hops do not wait for each other. Actions joined by `paired` are one
+ * step: it starts when the inputs of all are there, takes pair_permille of their sum, and what they make is there at
+ * its end; recomputes come ahead of it.
  *
  * Memory: bytes are taken when an action starts and given back when one ends. What a program needs besides (weights,
  * message buffers, workspace) is not of the order: `room` is what is left. */
@@ -40,7 +42,7 @@ struct pp_order_problem {
 	const struct pp_order_stage *stage; /* [stages], in the order of the model */
 	const uint64_t *room;               /* [ranks]: bytes, or PP_ROOM_UNLIMITED */
 	uint32_t pair_permille;             /* time of an overlapped pair, in thousandths of the sum; 1000: no gain */
-	bool queued; /* for pp_order_run: hops of F, and those of B and I, from one rank to another go one after another */
+	bool queued;                        /* hops from one rank to another wait for each other */
 	/* [ranks], or NULL: the same as `room`. Where what a program needs besides is an estimate, `room` is what orders
 	 * are made for, and this what no program leaves more than: bounds, and all that is called impossible, go by it. */
 	const uint64_t *most_room;
@@ -60,6 +62,15 @@ struct pp_order_times {
 	struct pp_order_rank *rank; /* [ranks] */
 	uint64_t **start;           /* [ranks][actions of the row], NULL unless asked */
 };
+
+/* The channel of a stage's hops of F and of its hops of B and I: [2 * stages], the number of its first user in there;
+ * PP_NO_CHANNEL where nothing leaves the rank. NULL: hops of this problem do not wait for each other. */
+#define PP_NO_CHANNEL UINT32_MAX
+uint32_t *pp_order_channels(struct pp_arena *arena, const struct pp_order_problem *problem);
+
+/* The same, and NULL also where no order without pairs lets a hop find its channel busy: none takes longer than the
+ * shortest action that hands on by it. */
+uint32_t *pp_order_queues(struct pp_arena *arena, const struct pp_order_problem *problem);
 
 /* Run `rows` ([ranks]). False: they can't finish (a cycle of rows and data flow). O(actions). Saturating. */
 bool pp_order_run(struct pp_arena *arena, const struct pp_order_problem *problem, const struct pp_row *rows,

@@ -117,7 +117,8 @@ struct pp_order_problem *pp_order_of_program(struct pp_arena *arena, const struc
 	                                     .microbatches = program->microbatches,
 	                                     .stage = stages,
 	                                     .room = room,
-	                                     .pair_permille = program->cost.pair_permille};
+	                                     .pair_permille = program->cost.pair_permille,
+	                                     .queued = true};
 	for (uint32_t rank = 0; rank < program->ranks; rank++)
 		room[rank] = PP_ROOM_UNLIMITED;
 	find_room(scratch, program, problem, room);

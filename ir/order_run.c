@@ -22,9 +22,8 @@ struct run {
 	struct pp_order_times *times;
 	uint64_t *forward;  /* [stages * microbatches]: end of F */
 	uint64_t *backward; /* the same: end of B or I */
-	uint64_t *there[2]; /* the same, of F and of B or I: when what it makes has hopped over */
-	uint32_t *channel;  /* [stages * 2]: first stage whose hops it shares, of F and of B or I; NULL: nothing queues */
-	uint64_t *busy;     /* [stages * 2]: until when those hop */
+	uint32_t *channel;  /* pp_order_channels */
+	uint64_t *busy;     /* [stages * 2]: until when the hops of a channel take */
 	uint64_t *clock;    /* [ranks] */
 	uint64_t *bytes;    /* [ranks]: held now */
 	uint32_t *stashes;  /* [ranks] */
@@ -58,23 +57,20 @@ static void wake(struct run *run, uint32_t rank)
 	run->ready[run->ready_count++] = rank;
 }
 
-/* When all that an action takes in is on its rank, or NOT_YET. */
-static uint64_t arrival(const struct run *run, const struct pp_action *action)
+/* When all that an action takes in has ended, or NOT_YET. */
+static uint64_t input_end(const struct run *run, const struct pp_action *action)
 {
-	const struct pp_order_problem *problem = run->problem;
 	uint32_t stage = action->stage, mb = action->mb;
 	uint64_t own;
 	switch ((enum pp_action_kind)action->kind) {
 	case PP_F:
-		if (stage == 0)
-			return 0;
-		return run->there[0][(uint64_t)(stage - 1) * problem->microbatches + mb];
+		return stage == 0 ? 0 : *end_of(run, true, stage - 1, mb);
 	case PP_B:
 	case PP_I:
 		own = *end_of(run, true, stage, mb);
-		if (own == NOT_YET || stage + 1 == problem->stages)
+		if (own == NOT_YET || stage + 1 == run->problem->stages)
 			return own;
-		return run->there[1][(uint64_t)(stage + 1) * problem->microbatches + mb];
+		return *end_of(run, false, stage + 1, mb);
 	case PP_W:
 		return *end_of(run, false, stage, mb);
 	case PP_ACTION_KINDS:
@@ -82,6 +78,23 @@ static uint64_t arrival(const struct run *run, const struct pp_action *action)
 	}
 	assert(action->kind < PP_ACTION_KINDS);
 	return NOT_YET;
+}
+
+/* When that has hopped over, behind what its channel brought before. */
+static uint64_t hop_over(struct run *run, const struct pp_action *action)
+{
+	const struct pp_order_problem *problem = run->problem;
+	bool backward = action->kind != PP_F, first = backward ? action->stage + 1 == problem->stages : action->stage == 0;
+	uint64_t end = input_end(run, action);
+	if (first || action->kind == PP_W)
+		return end;
+	uint32_t from = backward ? action->stage + 1 : action->stage - 1;
+	const struct pp_order_stage *stage = &problem->stage[from];
+	uint64_t hop = backward ? stage->backward_hop : stage->forward_hop;
+	uint32_t channel = run->channel ? run->channel[2 * (uint64_t)from + backward] : PP_NO_CHANNEL;
+	if (channel == PP_NO_CHANNEL)
+		return add_time(end, hop);
+	return run->busy[channel] = add_time(later(run->busy[channel], end), hop);
 }
 
 static void take_memory(struct run *run, uint32_t rank, const struct pp_action *action)
@@ -110,17 +123,6 @@ static void give_memory(struct run *run, uint32_t rank, const struct pp_action *
 	run->stashes[rank] -= action->kind == PP_B || action->kind == PP_W;
 }
 
-/* When what ends now has hopped over. */
-static uint64_t hop_over(struct run *run, bool backward, uint32_t stage, uint64_t end)
-{
-	const struct pp_order_stage *of = &run->problem->stage[stage];
-	uint64_t hop = backward ? of->backward_hop : of->forward_hop;
-	if (!run->channel || hop == 0)
-		return add_time(end, hop);
-	uint64_t *busy = &run->busy[2 * (uint64_t)run->channel[2 * (uint64_t)stage + backward] + backward];
-	return *busy = add_time(later(*busy, end), hop);
-}
-
 /* Make known that it has ended. */
 static void finish(struct run *run, const struct pp_action *action, uint64_t end)
 {
@@ -129,8 +131,6 @@ static void finish(struct run *run, const struct pp_action *action, uint64_t end
 		return;
 	bool forward = action->kind == PP_F;
 	*end_of(run, forward, action->stage, action->mb) = end;
-	run->there[!forward][(uint64_t)action->stage * problem->microbatches + action->mb] =
-	    hop_over(run, !forward, action->stage, end);
 	if (forward && action->stage + 1 < problem->stages)
 		wake(run, problem->stage[action->stage + 1].rank);
 	if (!forward && action->stage > 0)
@@ -141,7 +141,7 @@ static void finish(struct run *run, const struct pp_action *action, uint64_t end
 struct step {
 	const struct pp_action *actions;
 	uint32_t count;
-	uint64_t arrival, recompute, ticks;
+	uint64_t recompute, ticks;
 };
 
 static bool next_step(const struct run *run, uint32_t rank, struct step *step)
@@ -154,10 +154,8 @@ static bool next_step(const struct run *run, uint32_t rank, struct step *step)
 		assert(action->stage < run->problem->stages && action->mb < run->problem->microbatches);
 		const struct pp_order_stage *stage = &run->problem->stage[action->stage];
 		assert(stage->rank == rank);
-		uint64_t there = arrival(run, action);
-		if (there == NOT_YET)
+		if (input_end(run, action) == NOT_YET)
 			return false;
-		step->arrival = later(step->arrival, there);
 		step->ticks = pp_plus(step->ticks, stage->ticks[action->kind]);
 		if (action->kind == PP_B || action->kind == PP_I)
 			step->recompute = pp_plus(step->recompute, stage->recompute);
@@ -171,8 +169,11 @@ static bool next_step(const struct run *run, uint32_t rank, struct step *step)
 static void run_step(struct run *run, uint32_t rank, const struct step *step)
 {
 	struct pp_order_rank *result = &run->times->rank[rank];
-	uint64_t begin = step->recompute ? run->clock[rank] : later(run->clock[rank], step->arrival);
-	uint64_t start = later(add_time(begin, step->recompute), step->arrival), end = add_time(start, step->ticks);
+	uint64_t arrival = 0;
+	for (uint32_t i = 0; i < step->count; i++)
+		arrival = later(arrival, hop_over(run, &step->actions[i]));
+	uint64_t begin = step->recompute ? run->clock[rank] : later(run->clock[rank], arrival);
+	uint64_t start = later(add_time(begin, step->recompute), arrival), end = add_time(start, step->ticks);
 	if (run->position[rank] == 0)
 		result->first = begin;
 	result->busy = pp_plus(result->busy, pp_plus(step->recompute, step->ticks));
@@ -188,28 +189,6 @@ static void run_step(struct run *run, uint32_t rank, const struct step *step)
 	run->position[rank] += step->count;
 }
 
-/* The stages of a rank that send to the same rank share a channel in each direction; a rank has few. */
-static void share_channels(struct pp_arena *scratch, struct run *run)
-{
-	const struct pp_order_problem *problem = run->problem;
-	uint32_t *latest = PP_NEW_ARRAY(scratch, uint32_t, problem->ranks); /* stage of the rank so far, + 1 */
-	uint32_t *before = PP_NEW_ARRAY(scratch, uint32_t, problem->stages);
-	run->channel = PP_NEW_ARRAY(scratch, uint32_t, pp_times(problem->stages, 2));
-	run->busy = PP_NEW_ARRAY(scratch, uint64_t, pp_times(problem->stages, 2));
-	for (uint32_t s = 0; s < problem->stages; s++) {
-		uint32_t rank = problem->stage[s].rank;
-		run->channel[2 * s] = run->channel[2 * s + 1] = s;
-		before[s] = latest[rank];
-		latest[rank] = s + 1;
-		for (uint32_t other = before[s]; other-- > 0; other = before[other]) {
-			if (s + 1 < problem->stages && problem->stage[other + 1].rank == problem->stage[s + 1].rank)
-				run->channel[2 * s] = other;
-			if (other > 0 && problem->stage[other - 1].rank == problem->stage[s - 1].rank)
-				run->channel[2 * s + 1] = other;
-		}
-	}
-}
-
 static struct run begin(struct pp_arena *scratch, const struct pp_order_problem *problem, const struct pp_row *rows,
                         struct pp_order_times *times)
 {
@@ -220,7 +199,6 @@ static struct run begin(struct pp_arena *scratch, const struct pp_order_problem 
 	    .times = times,
 	    .forward = PP_NEW_ARRAY(scratch, uint64_t, values),
 	    .backward = PP_NEW_ARRAY(scratch, uint64_t, values),
-	    .there = {PP_NEW_ARRAY(scratch, uint64_t, values), PP_NEW_ARRAY(scratch, uint64_t, values)},
 	    .clock = PP_NEW_ARRAY(scratch, uint64_t, problem->ranks),
 	    .bytes = PP_NEW_ARRAY(scratch, uint64_t, problem->ranks),
 	    .stashes = PP_NEW_ARRAY(scratch, uint32_t, problem->ranks),
@@ -229,9 +207,10 @@ static struct run begin(struct pp_arena *scratch, const struct pp_order_problem 
 	    .queued = PP_NEW_ARRAY(scratch, bool, problem->ranks),
 	};
 	for (uint64_t i = 0; i < values; i++)
-		run.forward[i] = run.backward[i] = run.there[0][i] = run.there[1][i] = NOT_YET;
-	if (problem->queued)
-		share_channels(scratch, &run);
+		run.forward[i] = run.backward[i] = NOT_YET;
+	run.channel = pp_order_channels(scratch, problem);
+	if (run.channel)
+		run.busy = PP_NEW_ARRAY(scratch, uint64_t, pp_times(problem->stages, 2));
 	for (uint32_t rank = problem->ranks; rank-- > 0;)
 		wake(&run, rank);
 	return run;

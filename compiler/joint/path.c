@@ -1,5 +1,5 @@
 /* Critical paths: joint.h. From the action that ends last back through whatever each one waited for: the action before
- * it on its rank, or the value that came in last. */
+ * it on its rank, or the value that came in last; that one perhaps behind others through a channel that was busy. */
 #include "joint.h"
 
 #include "ir/capped.h"
@@ -10,7 +10,9 @@ struct trace {
 	const struct pp_order_problem *problem;
 	const struct pp_row *rows;
 	const struct pp_order_times *times;
-	uint32_t *forward, *backward; /* [stages * microbatches]: position in the row of F, of B or I */
+	uint32_t *position[2]; /* [stages * microbatches]: in the row of F, of B or I */
+	uint32_t *channel;     /* pp_order_channels */
+	uint64_t *there[2];    /* [stages * microbatches], with channels: when what F, or B or I, makes has hopped over */
 	struct pp_path path;
 };
 
@@ -49,37 +51,73 @@ static uint64_t end_of(const struct step *step)
 	return pp_plus(step->start, step->ticks);
 }
 
-/* What an action takes in, if anything: where it was made and how long it travelled. */
-static bool source_of(const struct trace *trace, const struct pp_action *action, struct step *from, uint64_t *hop)
+/* What F (way 0), or B or I (1), makes of a microbatch. */
+struct made {
+	uint32_t stage, mb;
+	unsigned way;
+};
+
+static uint64_t value_of(const struct trace *trace, const struct made *made)
 {
-	const struct pp_order_problem *problem = trace->problem;
-	uint32_t stage = action->stage;
-	const uint32_t *position = trace->backward;
-	*hop = 0;
-	switch ((enum pp_action_kind)action->kind) {
-	case PP_F:
-		if (stage-- == 0)
-			return false;
-		position = trace->forward;
-		*hop = problem->stage[stage].forward_hop;
-		break;
-	case PP_B:
-	case PP_I:
-		if (++stage < problem->stages) {
-			*hop = problem->stage[stage].backward_hop;
-			break;
-		}
-		stage--;
-		position = trace->forward;
-		break;
-	case PP_W:
-		break;
-	case PP_ACTION_KINDS:
-		return false;
+	return (uint64_t)made->stage * trace->problem->microbatches + made->mb;
+}
+
+static uint32_t channel_of(const struct trace *trace, uint32_t stage, unsigned way)
+{
+	return trace->channel ? trace->channel[2 * (uint64_t)stage + way] : PP_NO_CHANNEL;
+}
+
+static uint64_t hop_of(const struct trace *trace, const struct made *made)
+{
+	const struct pp_order_stage *stage = &trace->problem->stage[made->stage];
+	return made->way ? stage->backward_hop : stage->forward_hop;
+}
+
+static struct step maker_of(const struct trace *trace, const struct made *made)
+{
+	return step_of(trace, trace->problem->stage[made->stage].rank, trace->position[made->way][value_of(trace, made)]);
+}
+
+/* What an action waits for that may have been made elsewhere. */
+static bool input_of(const struct trace *trace, const struct pp_action *action, struct made *made)
+{
+	*made = (struct made){action->stage, action->mb, 0};
+	if (action->kind == PP_F)
+		return made->stage-- > 0;
+	made->way = action->stage + 1 < trace->problem->stages;
+	made->stage += made->way;
+	return action->kind != PP_W;
+}
+
+/* What the channel brought ahead of this. False: nothing. */
+static bool made_before(const struct trace *trace, struct made *made)
+{
+	uint32_t channel = channel_of(trace, made->stage, made->way);
+	struct made user = *made;
+	user.stage = made->way ? made->stage - 1 : made->stage + 1;
+	uint32_t rank = trace->problem->stage[user.stage].rank;
+	for (uint32_t at = trace->position[made->way][value_of(trace, &user)]; at-- > 0;)
+		if (input_of(trace, &trace->rows[rank].actions[at], made) &&
+		    channel_of(trace, made->stage, made->way) == channel)
+			return true;
+	return false;
+}
+
+/* Where a value was made that is there at `there`, or the first of those that it travelled behind without a break; and
+ * how long they travelled. */
+static struct step origin_of(const struct trace *trace, struct made made, uint64_t *there, uint64_t *hops)
+{
+	struct step from = maker_of(trace, &made);
+	*hops = hop_of(trace, &made);
+	*there = pp_plus(end_of(&from), *hops);
+	if (channel_of(trace, made.stage, made.way) == PP_NO_CHANNEL)
+		return from;
+	*there = trace->there[made.way][value_of(trace, &made)];
+	while (pp_plus(end_of(&from), *hops) < *there && made_before(trace, &made)) {
+		from = maker_of(trace, &made);
+		*hops = pp_plus(*hops, hop_of(trace, &made));
 	}
-	uint64_t value = (uint64_t)stage * problem->microbatches + action->mb;
-	*from = step_of(trace, problem->stage[stage].rank, position[value]);
-	return true;
+	return from;
 }
 
 static void count_step(struct trace *trace, const struct step *step, bool again)
@@ -98,13 +136,15 @@ static void count_step(struct trace *trace, const struct step *step, bool again)
 static bool step_back(struct trace *trace, struct step *step)
 {
 	for (uint32_t i = 0; i < step->count; i++) {
-		struct step from;
-		uint64_t hop;
-		if (!source_of(trace, &trace->rows[step->rank].actions[step->begin + i], &from, &hop) ||
-		    pp_plus(end_of(&from), hop) != step->start || (from.rank == step->rank && from.begin == step->begin))
+		struct made made;
+		if (!input_of(trace, &trace->rows[step->rank].actions[step->begin + i], &made))
+			continue;
+		uint64_t there, hops;
+		struct step from = origin_of(trace, made, &there, &hops);
+		if (there != step->start || (from.rank == step->rank && from.begin == step->begin))
 			continue;
 		count_step(trace, step, false);
-		trace->path.hops = pp_plus(trace->path.hops, hop);
+		trace->path.hops = pp_plus(trace->path.hops, hops);
 		*step = from;
 		return true;
 	}
@@ -117,15 +157,31 @@ static bool step_back(struct trace *trace, struct step *step)
 
 static void find_positions(struct trace *trace)
 {
-	const struct pp_order_problem *problem = trace->problem;
-	for (uint32_t rank = 0; rank < problem->ranks; rank++)
+	for (uint32_t rank = 0; rank < trace->problem->ranks; rank++)
 		for (uint32_t i = 0; i < trace->rows[rank].count; i++) {
 			const struct pp_action *action = &trace->rows[rank].actions[i];
-			uint64_t value = (uint64_t)action->stage * problem->microbatches + action->mb;
-			if (action->kind == PP_F)
-				trace->forward[value] = i;
-			else if (action->kind != PP_W)
-				trace->backward[value] = i;
+			struct made made = {action->stage, action->mb, action->kind != PP_F};
+			if (action->kind != PP_W)
+				trace->position[made.way][value_of(trace, &made)] = i;
+		}
+}
+
+static void find_arrivals(struct pp_arena *scratch, struct trace *trace)
+{
+	const struct pp_order_problem *problem = trace->problem;
+	uint64_t *busy = PP_NEW_ARRAY(scratch, uint64_t, pp_times(problem->stages, 2));
+	for (uint32_t rank = 0; rank < problem->ranks; rank++)
+		for (uint32_t i = 0; i < trace->rows[rank].count; i++) {
+			struct made made;
+			if (!input_of(trace, &trace->rows[rank].actions[i], &made))
+				continue;
+			uint32_t channel = channel_of(trace, made.stage, made.way);
+			if (channel == PP_NO_CHANNEL)
+				continue;
+			struct step step = maker_of(trace, &made);
+			uint64_t end = end_of(&step);
+			busy[channel] = pp_plus(busy[channel] > end ? busy[channel] : end, hop_of(trace, &made));
+			trace->there[made.way][value_of(trace, &made)] = busy[channel];
 		}
 }
 
@@ -134,13 +190,16 @@ struct pp_path pp_path_of(struct pp_arena *arena, const struct pp_order_problem 
 {
 	struct pp_arena *scratch = pp_arena_scratch(arena);
 	uint64_t values = pp_times(problem->stages, problem->microbatches);
-	struct trace trace = {.problem = problem,
-	                      .rows = rows,
-	                      .times = times,
-	                      .forward = PP_NEW_ARRAY(scratch, uint32_t, values),
-	                      .backward = PP_NEW_ARRAY(scratch, uint32_t, values)};
+	struct trace trace = {
+	    .problem = problem, .rows = rows, .times = times, .channel = pp_order_channels(scratch, problem)};
+	for (unsigned way = 0; way < 2; way++) {
+		trace.position[way] = PP_NEW_ARRAY(scratch, uint32_t, values);
+		trace.there[way] = trace.channel ? PP_NEW_ARRAY(scratch, uint64_t, values) : NULL;
+	}
 	trace.path.count = pp_arena_alloc(arena, problem->stages, sizeof *trace.path.count);
 	find_positions(&trace);
+	if (trace.channel)
+		find_arrivals(scratch, &trace);
 	uint32_t last = 0;
 	for (uint32_t rank = 1; rank < problem->ranks; rank++)
 		if (times->rank[rank].last > times->rank[last].last)

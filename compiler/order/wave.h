@@ -19,6 +19,8 @@ struct pp_wave_stage {
 	uint64_t ticks[PP_WAVE_KINDS]; /* of F, I with its recompute, W */
 	uint64_t recompute;            /* the part of I that may run before its gradient arrives */
 	uint64_t forward_hop, backward_hop;
+	uint32_t channel[2];        /* that bring the input of F, of I, or PP_NO_CHANNEL; of pp_order_queues */
+	uint64_t hop[2];            /* of these inputs */
 	uint64_t held, early, more; /* bytes: from F on; part of them until I only; besides from I to W */
 };
 
@@ -30,6 +32,7 @@ struct pp_wave {
 	uint64_t *room;       /* [ranks] */
 	uint64_t *more;       /* [ranks]: the most that I of a stage takes besides */
 	uint64_t period;      /* work of the busiest rank per microbatch */
+	bool queued;          /* some hop may find its channel busy */
 };
 
 struct pp_wave_order {
@@ -47,6 +50,24 @@ struct pp_wave_rules {
 	int64_t weight_lag; /* W goes before what has a target this much later than its I; INT64_MAX: never */
 	int64_t patience;   /* wait for what has a target this much earlier than the best that is ready; INT64_MAX: never */
 };
+
+/* When the input of F or I is there that would be at `time` if its channel were free. */
+static inline uint64_t pp_wave_behind(const struct pp_wave *wave, const uint64_t *busy, uint32_t kind, uint32_t stage,
+                                      uint64_t time)
+{
+	if (!wave->queued || kind == PP_WAVE_W || wave->stage[stage].channel[kind] == PP_NO_CHANNEL)
+		return time;
+	uint64_t behind = busy[wave->stage[stage].channel[kind]] + wave->stage[stage].hop[kind];
+	return behind > time ? behind : time;
+}
+
+/* It is used: what its channel brings next comes behind it. */
+static inline void pp_wave_use(const struct pp_wave *wave, uint64_t *busy, uint32_t kind, uint32_t stage,
+                               uint64_t there)
+{
+	if (wave->queued && kind != PP_WAVE_W && wave->stage[stage].channel[kind] != PP_NO_CHANNEL)
+		busy[wave->stage[stage].channel[kind]] = there;
+}
 
 struct pp_wave *pp_wave_pack(struct pp_arena *arena, const struct pp_order_problem *problem);
 struct pp_wave_order *pp_wave_order_new(struct pp_arena *arena, const struct pp_wave *wave);
@@ -69,6 +90,7 @@ bool pp_wave_flow_run(struct pp_wave_flow *flow, const struct pp_wave_rules *rul
 struct pp_wave_clock {
 	const struct pp_wave *wave;
 	uint64_t *start, *end;  /* [operations] */
+	uint64_t *busy;         /* [2 * stages]: until when the hops of a channel take */
 	uint64_t *first, *free; /* [ranks]: start of the first operation, end of the last */
 	uint32_t *head, *awaits, *stack;
 };

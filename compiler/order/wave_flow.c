@@ -20,7 +20,8 @@ struct pp_wave_flow {
 	const struct pp_wave *wave;
 	const struct pp_wave_rules *rules;
 	struct counters *stage;   /* [stages] */
-	uint64_t *ready[2];       /* F, I: [stages][microbatches], PP_WAVE_NEVER while unknown */
+	uint64_t *ready[2];       /* F, I: [stages][microbatches], if the channel is free; PP_WAVE_NEVER while unknown */
+	uint64_t *busy;           /* [2 * stages]: until when the hops of a channel take */
 	uint64_t *free, *used;    /* [ranks] */
 	uint32_t *left, *written; /* [ranks]: operations to come, and done */
 	struct pp_wave_wake wake; /* when ranks decide next */
@@ -45,6 +46,7 @@ struct pp_wave_flow *pp_wave_flow_new(struct pp_arena *arena, const struct pp_wa
 		flow->ready[kind] = PP_NEW_ARRAY(arena, uint64_t, (size_t)wave->stages * wave->microbatches);
 	flow->free = PP_NEW_ARRAY(arena, uint64_t, wave->ranks);
 	flow->used = PP_NEW_ARRAY(arena, uint64_t, wave->ranks);
+	flow->busy = PP_NEW_ARRAY(arena, uint64_t, 2 * (size_t)wave->stages);
 	flow->left = PP_NEW_ARRAY(arena, uint32_t, wave->ranks);
 	flow->written = PP_NEW_ARRAY(arena, uint32_t, wave->ranks);
 	pp_wave_wake_make(arena, &flow->wake, wave->ranks);
@@ -62,6 +64,7 @@ static void start(struct pp_wave_flow *flow, const struct pp_wave_rules *rules)
 	memset(flow->ready[PP_WAVE_F], 0, wave->microbatches * sizeof *flow->ready[PP_WAVE_F]);
 	memset(flow->free, 0, wave->ranks * sizeof *flow->free);
 	memset(flow->used, 0, wave->ranks * sizeof *flow->used);
+	memset(flow->busy, 0, 2 * (size_t)wave->stages * sizeof *flow->busy);
 	memset(flow->written, 0, wave->ranks * sizeof *flow->written);
 	pp_wave_wake_clear(&flow->wake);
 	for (uint32_t r = 0; r < wave->ranks; r++)
@@ -99,6 +102,13 @@ static bool fits(const struct pp_wave_flow *flow, uint32_t rank, uint32_t kind, 
 	return flow->used[rank] + wave->stage[stage].held + kept_free(flow, rank, position) <= room;
 }
 
+/* `ready` where the input must wait for its channel; what is recomputed need not wait for it. */
+static uint64_t ready_behind(const struct pp_wave_flow *flow, uint32_t kind, uint32_t stage, uint64_t ready)
+{
+	uint64_t ahead = kind == PP_WAVE_I ? flow->wave->stage[stage].recompute : 0;
+	return pp_wave_behind(flow->wave, flow->busy, kind, stage, ready + ahead) - ahead;
+}
+
 static void consider(const struct pp_wave_flow *flow, uint32_t rank, uint64_t now, uint32_t kind, uint32_t position,
                      struct view *view)
 {
@@ -109,6 +119,8 @@ static void consider(const struct pp_wave_flow *flow, uint32_t rank, uint64_t no
 	uint64_t ready = flow->ready[kind][(size_t)stage * wave->microbatches + mb];
 	if (ready == PP_WAVE_NEVER)
 		return;
+	if (wave->queued)
+		ready = ready_behind(flow, kind, stage, ready);
 	if (!fits(flow, rank, kind, position)) {
 		view->blocked |= ready <= now;
 		return;
@@ -190,6 +202,11 @@ static void take(struct pp_wave_flow *flow, uint32_t kind, uint32_t stage, uint6
 	const struct pp_wave *wave = flow->wave;
 	const struct pp_wave_stage *of = &wave->stage[stage];
 	uint32_t rank = of->rank, mb = flow->stage[stage].next[kind]++;
+	if (wave->queued && kind != PP_WAVE_W) {
+		uint64_t ready = flow->ready[kind][(size_t)stage * wave->microbatches + mb];
+		uint64_t ahead = kind == PP_WAVE_I ? of->recompute : 0;
+		pp_wave_use(wave, flow->busy, kind, stage, ready_behind(flow, kind, stage, ready) + ahead);
+	}
 	uint64_t end = now + of->ticks[kind];
 	order->operations[(size_t)wave->rank_first[rank] * PP_WAVE_KINDS * wave->microbatches + flow->written[rank]++] =
 	    (kind * wave->stages + stage) * wave->microbatches + mb;

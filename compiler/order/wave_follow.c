@@ -11,7 +11,8 @@
 
 struct pp_wave_follow {
 	const struct pp_wave *wave;
-	uint64_t *ready;       /* [operations]: when the input is there, PP_WAVE_NEVER: not known */
+	uint64_t *ready;       /* [operations]: when the input is there if its channel is free; PP_WAVE_NEVER: not known */
+	uint64_t *busy;        /* [2 * stages]: until when the hops of a channel take */
 	uint32_t *next;        /* [operations]: by index of the row, what comes next; the end of a row: PP_WAVE_NONE */
 	uint32_t *head, *done; /* [ranks]: index of the first that is left; operations written */
 	uint64_t *free, *used; /* [ranks] */
@@ -32,6 +33,7 @@ struct pp_wave_follow *pp_wave_follow_new(struct pp_arena *arena, const struct p
 	                                  .forwards = PP_NEW_ARRAY(arena, uint32_t, wave->ranks),
 	                                  .free = PP_NEW_ARRAY(arena, uint64_t, wave->ranks),
 	                                  .used = PP_NEW_ARRAY(arena, uint64_t, wave->ranks),
+	                                  .busy = PP_NEW_ARRAY(arena, uint64_t, 2 * (size_t)wave->stages),
 	                                  .begun = PP_NEW_ARRAY(arena, uint32_t, (size_t)PP_WAVE_KINDS * wave->stages)};
 	pp_wave_wake_make(arena, &follow->wake, wave->ranks);
 	return follow;
@@ -45,6 +47,7 @@ static void start(struct pp_wave_follow *follow)
 	memset(follow->ready, 0, wave->microbatches * sizeof *follow->ready);
 	memset(follow->free, 0, wave->ranks * sizeof *follow->free);
 	memset(follow->used, 0, wave->ranks * sizeof *follow->used);
+	memset(follow->busy, 0, 2 * (size_t)wave->stages * sizeof *follow->busy);
 	memset(follow->done, 0, wave->ranks * sizeof *follow->done);
 	memset(follow->begun, 0, (size_t)PP_WAVE_KINDS * wave->stages * sizeof *follow->begun);
 	for (uint32_t i = 0; i < wave->stages * of_stage; i++)
@@ -121,12 +124,28 @@ static void let_know(struct pp_wave_follow *follow, uint32_t operation, uint64_t
 		pp_wave_wake_set(&follow->wake, rank, when);
 }
 
+/* When the input is there, behind what its channel brought; what is recomputed need not wait for it. */
+static uint64_t ready_at(const struct pp_wave_follow *follow, uint32_t operation)
+{
+	const struct pp_wave *wave = follow->wave;
+	uint64_t ready = follow->ready[operation];
+	if (!wave->queued || ready == PP_WAVE_NEVER)
+		return ready;
+	uint32_t kind = operation / wave->microbatches / wave->stages,
+	         stage = operation / wave->microbatches % wave->stages;
+	uint64_t ahead = kind == PP_WAVE_I ? wave->stage[stage].recompute : 0;
+	return pp_wave_behind(wave, follow->busy, kind, stage, ready + ahead) - ahead;
+}
+
 static void take(struct pp_wave_follow *follow, uint32_t rank, uint32_t operation, struct pp_wave_order *order)
 {
 	const struct pp_wave *wave = follow->wave;
 	uint32_t m = wave->microbatches, kind = operation / m / wave->stages, stage = operation / m % wave->stages;
 	const struct pp_wave_stage *of = &wave->stage[stage];
 	uint64_t now = follow->wake.time[rank], end = now + of->ticks[kind];
+	if (wave->queued)
+		pp_wave_use(wave, follow->busy, kind, stage,
+		            ready_at(follow, operation) + (kind == PP_WAVE_I ? of->recompute : 0));
 	order->operations[wave->rank_first[rank] * PP_WAVE_KINDS * m + follow->done[rank]++] = operation;
 	follow->begun[operation / m]++;
 	follow->forwards[rank] -= kind == PP_WAVE_F;
@@ -156,7 +175,7 @@ static bool take_ready(struct pp_wave_follow *follow, uint32_t rank, const struc
 	uint32_t before = PP_WAVE_NONE, seen = 0;
 	for (uint32_t i = follow->head[rank]; i != PP_WAVE_NONE && seen < pace->window; i = follow->next[i], seen++) {
 		uint32_t operation = base->operations[i];
-		uint64_t ready = follow->ready[operation];
+		uint64_t ready = ready_at(follow, operation);
 		uint64_t ticks = wave->stage[operation / wave->microbatches % wave->stages]
 		                     .ticks[operation / wave->microbatches / wave->stages];
 		/* once no forward is left, W has time until the end */

@@ -34,6 +34,19 @@ static void pack_stages(struct pp_wave *wave, const struct pp_order_problem *pro
 	}
 }
 
+static void find_channels(struct pp_arena *arena, const struct pp_order_problem *problem, struct pp_wave *wave)
+{
+	const uint32_t *channel = pp_order_queues(arena, problem);
+	wave->queued = channel != NULL;
+	for (uint32_t s = 0; s < wave->stages; s++) {
+		struct pp_wave_stage *stage = &wave->stage[s];
+		stage->channel[PP_WAVE_F] = channel && s ? channel[2 * (size_t)(s - 1)] : PP_NO_CHANNEL;
+		stage->channel[PP_WAVE_I] = channel && s + 1 < wave->stages ? channel[2 * (size_t)s + 3] : PP_NO_CHANNEL;
+		stage->hop[PP_WAVE_F] = s ? stage[-1].forward_hop : 0;
+		stage->hop[PP_WAVE_I] = s + 1 < wave->stages ? stage[1].backward_hop : 0;
+	}
+}
+
 struct pp_wave *pp_wave_pack(struct pp_arena *arena, const struct pp_order_problem *problem)
 {
 	struct pp_wave *wave = PP_NEW(arena, struct pp_wave);
@@ -50,6 +63,7 @@ struct pp_wave *pp_wave_pack(struct pp_arena *arena, const struct pp_order_probl
 		wave->rank_first[r + 1] += wave->rank_first[r];
 		wave->room[r] = problem->room[r];
 	}
+	find_channels(arena, problem, wave);
 	uint32_t *filled = PP_NEW_ARRAY(arena, uint32_t, wave->ranks);
 	uint64_t *work = PP_NEW_ARRAY(arena, uint64_t, wave->ranks);
 	for (uint32_t s = 0; s < wave->stages; s++) {

@@ -13,6 +13,7 @@ struct pp_wave_clock *pp_wave_clock_new(struct pp_arena *arena, const struct pp_
 	clock->wave = wave;
 	clock->start = PP_NEW_ARRAY(arena, uint64_t, count);
 	clock->end = PP_NEW_ARRAY(arena, uint64_t, count);
+	clock->busy = PP_NEW_ARRAY(arena, uint64_t, 2 * (size_t)wave->stages);
 	clock->head = PP_NEW_ARRAY(arena, uint32_t, wave->ranks);
 	clock->awaits = PP_NEW_ARRAY(arena, uint32_t, wave->ranks);
 	clock->stack = PP_NEW_ARRAY(arena, uint32_t, wave->ranks);
@@ -65,14 +66,19 @@ static void run_rank(struct pp_wave_clock *clock, const struct pp_wave_order *or
 			clock->awaits[rank] = input;
 			return;
 		}
-		const struct pp_wave_stage *stage = &wave->stage[operation % of_kind / m];
-		uint64_t ahead = operation / of_kind == PP_WAVE_I ? stage->recompute : 0;
-		if (input != PP_WAVE_NONE && clock->end[input] + hop > start + ahead)
-			start = clock->end[input] + hop - ahead;
+		uint32_t number = operation % of_kind / m, kind = operation / of_kind;
+		const struct pp_wave_stage *stage = &wave->stage[number];
+		uint64_t ahead = kind == PP_WAVE_I ? stage->recompute : 0, there = 0;
+		if (input != PP_WAVE_NONE) {
+			there = pp_wave_behind(wave, clock->busy, kind, number, clock->end[input] + hop);
+			pp_wave_use(wave, clock->busy, kind, number, there);
+		}
+		if (there > start + ahead)
+			start = there - ahead;
 		if (clock->head[rank]++ == 0)
 			clock->first[rank] = start;
 		clock->start[operation] = start;
-		clock->free[rank] = clock->end[operation] = start + stage->ticks[operation / of_kind];
+		clock->free[rank] = clock->end[operation] = start + stage->ticks[kind];
 		uint32_t output = pp_wave_output(wave, operation);
 		if (output == PP_WAVE_NONE)
 			continue;
@@ -89,6 +95,7 @@ bool pp_wave_clock_run(struct pp_wave_clock *clock, struct pp_wave_order *order)
 	const struct pp_wave *wave = clock->wave;
 	size_t count = (size_t)wave->stages * PP_WAVE_KINDS * wave->microbatches;
 	memset(clock->end, 0xff, count * sizeof *clock->end);
+	memset(clock->busy, 0, 2 * (size_t)wave->stages * sizeof *clock->busy);
 	memset(clock->head, 0, wave->ranks * sizeof *clock->head);
 	memset(clock->free, 0, wave->ranks * sizeof *clock->free);
 	uint32_t waiting = 0;

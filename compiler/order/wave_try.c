@@ -8,6 +8,7 @@ static struct pp_wave *even(struct pp_arena *arena, const struct pp_wave *wave)
 {
 	struct pp_wave *same = PP_NEW(arena, struct pp_wave);
 	*same = *wave;
+	same->queued = false;
 	same->stage = PP_NEW_ARRAY(arena, struct pp_wave_stage, wave->stages);
 	uint64_t slot = wave->period / 6 ? wave->period / 6 : 1;
 	for (uint32_t s = 0; s < wave->stages; s++) {

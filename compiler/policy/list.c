@@ -9,7 +9,7 @@
 
 /* What has come in for a stage, in the order of microbatches. */
 struct arrivals {
-	uint64_t *forward, *backward; /* [microbatches]: when it may be used */
+	uint64_t *forward, *backward; /* [microbatches]: when it may be used, if its channel is free */
 	uint32_t forwards, backwards; /* how many are on their way or there */
 };
 
@@ -24,6 +24,8 @@ struct pp_list {
 	struct arrivals *stage;     /* [stages] */
 	struct pp_list_rank *ranks; /* [ranks] */
 	uint64_t *free_at;          /* [ranks] */
+	const uint32_t *channel;    /* pp_order_queues */
+	uint64_t *busy;             /* [2 * stages]: until when the hops of a channel take */
 	uint32_t **split;    /* [stages][microbatches]: microbatches whose I was taken, in turn; NULL until one was */
 	struct pp_row *rows; /* [ranks] */
 	struct pp_list_candidate *ready;
@@ -80,6 +82,9 @@ struct pp_list *pp_list_create(struct pp_arena *arena, const struct pp_order_pro
 	    .split = PP_NEW_ARRAY(arena, uint32_t *, problem->stages),
 	    .rows = PP_NEW_ARRAY(arena, struct pp_row, problem->ranks),
 	};
+	list->channel = pp_order_queues(arena, problem);
+	if (list->channel)
+		list->busy = PP_NEW_ARRAY(arena, uint64_t, pp_times(problem->stages, 2));
 	for (uint32_t s = 0; s < problem->stages; s++) {
 		list->stage[s].forward = PP_NEW_ARRAY(arena, uint64_t, problem->microbatches);
 		list->stage[s].backward = PP_NEW_ARRAY(arena, uint64_t, problem->microbatches);
@@ -130,6 +135,29 @@ static uint64_t peak_of(const struct pp_list_rank *rank, const struct pp_order_s
 	return pp_plus(rank->bytes, more[kind]);
 }
 
+/* The channel that brings the input of an action to a stage, and its hop. */
+static uint32_t channel_of(const struct pp_list *list, uint32_t s, bool backward, uint64_t *hop)
+{
+	const struct pp_order_problem *problem = list->problem;
+	if (!list->channel || (backward ? s + 1 == problem->stages : s == 0))
+		return PP_NO_CHANNEL;
+	uint32_t from = backward ? s + 1 : s - 1;
+	*hop = backward ? problem->stage[from].backward_hop : problem->stage[from].forward_hop;
+	return list->channel[2 * (size_t)from + backward];
+}
+
+/* When something may be used that came in for a stage, if it is the next that its channel brings. */
+static uint64_t there_at(const struct pp_list *list, uint32_t s, bool backward, uint32_t mb)
+{
+	const struct arrivals *in = &list->stage[s];
+	uint64_t hop, there = backward ? in->backward[mb] : in->forward[mb];
+	uint32_t channel = channel_of(list, s, backward, &hop);
+	if (channel == PP_NO_CHANNEL)
+		return there;
+	uint64_t behind = pp_plus(list->busy[channel], hop);
+	return behind > there ? behind : there;
+}
+
 /* Is this kind of a chunk ready now, and which microbatch? */
 static bool is_ready(const struct pp_list *list, const struct pp_list_rank *rank, uint32_t chunk,
                      enum pp_action_kind kind, uint32_t *mb)
@@ -140,11 +168,11 @@ static bool is_ready(const struct pp_list *list, const struct pp_list_rank *rank
 	switch (kind) {
 	case PP_F:
 		*mb = done[PP_F];
-		return *mb < in->forwards && in->forward[*mb] <= list->now;
+		return *mb < in->forwards && there_at(list, s, false, *mb) <= list->now;
 	case PP_B:
 	case PP_I:
 		*mb = done[PP_B] + done[PP_I];
-		return *mb < in->backwards && in->backward[*mb] <= list->now;
+		return *mb < in->backwards && there_at(list, s, true, *mb) <= list->now;
 	case PP_W:
 		*mb = done[PP_W] < done[PP_I] ? list->split[s][done[PP_W]] : 0;
 		return done[PP_W] < done[PP_I];
@@ -195,11 +223,9 @@ static void account(struct pp_list_rank *rank, const struct pp_order_stage *stag
 static void arrive(struct pp_list *list, uint32_t stage, bool forward, uint64_t time)
 {
 	struct arrivals *in = &list->stage[stage];
-	if (forward)
-		in->forward[in->forwards++] = time;
-	else
-		in->backward[in->backwards++] = time;
-	wake(list, time, list->problem->stage[stage].rank);
+	uint32_t mb = forward ? in->forwards++ : in->backwards++;
+	(forward ? in->forward : in->backward)[mb] = time;
+	wake(list, there_at(list, stage, !forward, mb), list->problem->stage[stage].rank);
 }
 
 static void hand_on(struct pp_list *list, uint32_t s, enum pp_action_kind kind, uint64_t end)
@@ -212,6 +238,23 @@ static void hand_on(struct pp_list *list, uint32_t s, enum pp_action_kind kind, 
 		arrive(list, s, false, end);
 	else if (kind != PP_W && s > 0)
 		arrive(list, s - 1, false, pp_plus(end, stage->backward_hop));
+}
+
+/* What is next for another stage comes later by this one's hop. */
+static void use_channel(struct pp_list *list, const struct pp_list_rank *rank, uint32_t s, bool backward, uint32_t mb)
+{
+	uint64_t hop, none;
+	uint32_t channel = channel_of(list, s, backward, &hop);
+	if (channel == PP_NO_CHANNEL)
+		return;
+	list->busy[channel] = there_at(list, s, backward, mb);
+	for (uint32_t chunk = 0; chunk < rank->chunks; chunk++) {
+		const uint32_t *done = rank->chunk[chunk];
+		uint32_t other = rank->stage[chunk], next = backward ? done[PP_B] + done[PP_I] : done[PP_F];
+		bool waits = next < (backward ? list->stage[other].backwards : list->stage[other].forwards);
+		if (waits && channel_of(list, other, backward, &none) == channel)
+			wake(list, there_at(list, other, backward, next), rank->rank);
+	}
 }
 
 static void take(struct pp_list *list, struct pp_list_rank *rank, struct pp_list_candidate chosen)
@@ -231,6 +274,8 @@ static void take(struct pp_list *list, struct pp_list_rank *rank, struct pp_list
 	rank->done[kind]++;
 	rank->chunk[chosen.chunk][kind]++;
 	account(rank, stage, kind);
+	if (kind != PP_W)
+		use_channel(list, rank, s, kind != PP_F, chosen.mb);
 	list->free_at[rank->rank] = end;
 	list->taken++;
 	wake(list, end, rank->rank);
@@ -253,6 +298,8 @@ static void reset(struct pp_list *list)
 	}
 	for (uint32_t s = 0; s < problem->stages; s++)
 		list->stage[s].forwards = list->stage[s].backwards = 0;
+	if (list->channel)
+		memset(list->busy, 0, 2 * (size_t)problem->stages * sizeof *list->busy);
 	list->count = 0;
 	list->now = list->taken = 0;
 	if (problem->stages == 0)

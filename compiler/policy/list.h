@@ -1,10 +1,10 @@
 /* List scheduling over an ordering problem (ir/order.h): whenever a rank is free, a chooser takes one of the actions
  * that are ready on it, or none. What a policy's rules run on, and any other greedy maker of orders.
  *
- * Ready: F when F of the stage before has ended and hopped over; B and I when the own F has ended, and B or I of the
- * stage after has ended and hopped over; W when its I has ended. Every stage takes its microbatches in ascending order,
- * so at most one F, one B or I and one W of each chunk are ready. An action takes its ticks (B and I: recompute
- * besides, which an order may begin earlier).
+ * Ready: F when F of the stage before has ended and hopped over, behind what its channel carries (order.h); B and I
+ * when the own F has ended, and B or I of the stage after has ended and hopped over; W when its I has ended. Every
+ * stage takes its microbatches in ascending order, so at most one F, one B or I and one W of each chunk are ready. An
+ * action takes its ticks (B and I: recompute besides, which an order may begin earlier).
  *
  * Simultaneous events: whatever ends or arrives at an instant is seen by all ranks before any chooses at that instant;
  * free ranks choose in the order of their numbers, again after an action of no time. A rank that waits is asked again

@@ -51,6 +51,27 @@ static uint32_t input_of(const struct pp_packed *packed, uint32_t id)
 	return stage + 1 < packed->stages ? id + stride : id - kind + PP_F;
 }
 
+/* Through a channel that was busy: the position of the action whose input the chain of hops began with that ends with
+ * the input of the one at `at`. Each of those behind it might have had its input ahead of the others: they are noted.
+ */
+static uint32_t head_of_queue(struct state *s, uint32_t at)
+{
+	const struct pp_packed *packed = s->packed;
+	for (uint32_t before = at;; before--) {
+		uint32_t id = s->order[before], kind = pp_id_kind(id);
+		const struct pp_packed_stage *stage = &packed->stage[pp_id_stage(packed, id)];
+		if (pp_packed_channel(stage, kind) !=
+		    pp_packed_channel(&packed->stage[pp_id_stage(packed, s->order[at])], pp_id_kind(s->order[at])))
+			continue;
+		at = before;
+		uint64_t hop = kind == PP_F ? stage->forward_hop : stage->backward_hop;
+		if (s->now->there[id] - hop == s->now->end[input_of(packed, id)])
+			return at;
+		if (s->critical_count < packed->actions)
+			s->critical[s->critical_count++] = at;
+	}
+}
+
 static void trace_path(struct state *s)
 {
 	const struct pp_packed *packed = s->packed;
@@ -61,7 +82,10 @@ static void trace_path(struct state *s)
 		uint32_t id = s->order[at], kind = pp_id_kind(id), input = input_of(packed, id);
 		const struct pp_packed_stage *stage = &packed->stage[pp_id_stage(packed, id)];
 		uint64_t begin = end[id] - stage->ticks[kind], there = 0;
-		if (input != UINT32_MAX) {
+		bool queued = packed->queued && pp_packed_channel(stage, kind) != PP_NO_CHANNEL;
+		if (queued) {
+			there = s->now->there[id];
+		} else if (input != UINT32_MAX) {
 			there = end[input];
 			if (kind == PP_F)
 				there += stage->forward_hop;
@@ -73,14 +97,14 @@ static void trace_path(struct state *s)
 		if (kind == PP_I || kind == PP_B)
 			before += stage->recompute;
 		bool by_rank = !first && before == begin, by_input = input != UINT32_MAX && there == begin;
-		if (by_rank)
+		if (by_rank && s->critical_count < packed->actions)
 			s->critical[s->critical_count++] = at;
 		if (by_rank && by_input && pp_random_below(&s->random, 2))
 			by_rank = false;
 		if (by_rank)
 			at--;
 		else if (by_input)
-			at = s->position[input];
+			at = s->position[queued ? input_of(packed, s->order[head_of_queue(s, at)]) : input];
 		else
 			return;
 	}

@@ -39,6 +39,7 @@ struct greedy {
 	struct stage_state *stage;
 	struct rank_state *rank;
 	uint64_t *end;         /* [ids] */
+	uint64_t *busy;        /* [2 * stages], if queued: until when the hops of a channel take */
 	uint32_t *winner;      /* [2 * leaves]: a tournament of ranks; [1] is the one that starts first */
 	uint32_t leaves;       /* a power of two */
 	struct choice *choice; /* [ranks]: what the rank does next, as far as is known */
@@ -54,6 +55,13 @@ static uint32_t id_of(const struct greedy *g, uint32_t s, uint32_t kind)
 	return pp_action_id(g->packed, s, g->stage[s].next[counter], kind);
 }
 
+/* When a hop that begins at `end` is over, if it is the next one of its channel. */
+static uint64_t hop_over(const struct greedy *g, uint64_t end, uint64_t hop, uint32_t channel)
+{
+	bool waits = channel != PP_NO_CHANNEL && g->busy[channel] > end;
+	return (waits ? g->busy[channel] : end) + hop;
+}
+
 /* When the next action of a kind on a stage may start; PP_UNSET: not known yet, or none left. */
 static uint64_t forward_there(const struct greedy *g, uint32_t s)
 {
@@ -64,7 +72,8 @@ static uint64_t forward_there(const struct greedy *g, uint32_t s)
 	if (s == 0)
 		return 0;
 	uint64_t end = g->end[pp_action_id(packed, s - 1, mb, PP_F)];
-	return end == PP_UNSET ? PP_UNSET : end + packed->stage[s].forward_hop;
+	const struct pp_packed_stage *stage = &packed->stage[s];
+	return end == PP_UNSET ? PP_UNSET : hop_over(g, end, stage->forward_hop, stage->forward_channel);
 }
 
 static uint64_t backward_there(const struct greedy *g, uint32_t s)
@@ -79,7 +88,7 @@ static uint64_t backward_there(const struct greedy *g, uint32_t s)
 	uint64_t end = g->end[pp_action_id(packed, s + 1, mb, g->backward)];
 	if (end == PP_UNSET)
 		return PP_UNSET;
-	end += packed->stage[s].backward_hop;
+	end = hop_over(g, end, packed->stage[s].backward_hop, packed->stage[s].backward_channel);
 	return end > own ? end : own;
 }
 
@@ -288,6 +297,9 @@ static void place(struct greedy *g, uint32_t r, const struct choice *choice)
 	rank->free = (free > choice->there ? free : choice->there) + stage->ticks[choice->kind];
 	rank->work -= stage->ticks[choice->kind];
 	g->end[id] = rank->free;
+	uint32_t channel = pp_packed_channel(stage, choice->kind);
+	if (channel != PP_NO_CHANNEL)
+		g->busy[channel] = choice->there;
 	g->order[g->packed->first[r] + rank->filled++] = id;
 	rank->held += stage->take[choice->kind] - stage->give[choice->kind];
 	g->stage[choice->stage].next[choice->kind == PP_B ? PP_I : choice->kind]++;
@@ -310,6 +322,8 @@ static void begin(struct pp_arena *scratch, struct greedy *g)
 	g->stage = PP_NEW_ARRAY(scratch, struct stage_state, packed->stages);
 	g->rank = PP_NEW_ARRAY(scratch, struct rank_state, packed->ranks);
 	g->end = PP_NEW_ARRAY(scratch, uint64_t, packed->ids);
+	if (packed->queued)
+		g->busy = PP_NEW_ARRAY(scratch, uint64_t, 2 * (size_t)packed->stages);
 	g->choice = PP_NEW_ARRAY(scratch, struct choice, packed->ranks);
 	g->later = PP_NEW_ARRAY(scratch, int64_t, packed->stages);
 	for (g->leaves = 2; g->leaves < packed->ranks; g->leaves *= 2)

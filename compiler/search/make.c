@@ -168,47 +168,6 @@ static void report_infeasible(struct pp_arena *arena, const struct pp_spec *spec
 		pp_help(message, "use more ranks, a smaller microbatch, or `recompute = full` in `train`");
 }
 
-/* The objective's figure of an order in which hops of a channel queue. UINT64_MAX: not within the room. `ideal`: hops
- * do not wait for each other. */
-static uint64_t judge(struct pp_arena *arena, const struct pp_order_problem *problem, bool span,
-                      const struct pp_row *rows, bool ideal)
-{
-	struct pp_order_problem same = *problem;
-	struct pp_order_times times;
-	same.queued = !ideal;
-	if (!pp_order_run(arena, &same, rows, false, &times) || !times.fits)
-		return UINT64_MAX;
-	return span ? times.longest_span : times.makespan;
-}
-
-/* The search does not see that messages queue. Where those of its order do, a schedule that it started from may be the
- * faster program: then it takes its place. */
-static void mind_queues(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_order_problem *problem,
-                        const struct starts *starts, struct pp_row *rows, struct pp_search_report *report)
-{
-	if (spec->seek.objective == PP_SEEK_MEMORY)
-		return;
-	struct pp_arena *scratch = pp_arena_scratch(arena);
-	bool span = spec->seek.objective == PP_SEEK_SPAN;
-	uint64_t least = judge(scratch, problem, span, rows, false);
-	const struct pp_search_start *best = NULL;
-	for (uint32_t i = 0; least > report->value && i < starts->count; i++) {
-		uint64_t value = judge(scratch, problem, span, starts->items[i].rows, false);
-		if (value >= least)
-			continue;
-		least = value;
-		best = &starts->items[i];
-	}
-	if (best) {
-		memcpy(rows, best->rows, problem->ranks * sizeof *rows);
-		report->value = judge(scratch, problem, span, rows, true);
-		report->start = best->name;
-		if (report->value > (span ? report->bound.span : report->bound.makespan))
-			report->stopped = "queues";
-	}
-	pp_arena_destroy(scratch);
-}
-
 bool pp_search_make(struct pp_arena *arena, const struct pp_resolved *resolved, struct pp_sources *sources,
                     struct pp_diag *diag, const struct pp_order_problem *problem, bool draft, struct pp_schedule *out)
 {
@@ -262,7 +221,6 @@ bool pp_search_make(struct pp_arena *arena, const struct pp_resolved *resolved, 
 		report_infeasible(arena, spec, problem, report, diag);
 		return false;
 	}
-	mind_queues(arena, spec, problem, &starts, out->rows, report);
 	out->search = report;
 	warn_of_timeout(spec, report, diag);
 	return true;
@@ -308,8 +266,7 @@ static const char *proof_of(const struct pp_resolved *resolved)
 	return resolved->spec.stages.split ? "stopped by proof\n" : "stopped by proof for this split\n";
 }
 
-/* The search proves orders whose transfers do not wait for each other; of the program that is proof only if it is as
- * fast. */
+/* Where messages fill their channel, the program takes longer than its order: then there is no proof of it. */
 static bool proven(const struct pp_search_report *report, uint64_t built, uint64_t bound)
 {
 	return strcmp(report->stopped, "optimal") == 0 && built <= bound;
@@ -321,21 +278,18 @@ void pp_search_print(struct pp_arena *arena, const struct pp_resolved *resolved,
 	const struct pp_search_report *report = schedule->search;
 	uint64_t bound = bound_of(resolved, report), built = pp_search_built(resolved, schedule->ranks, sim);
 	struct pp_time_unit unit = pp_time_unit_for(report->value);
-	fprintf(out, "search: place %s, vpp %" PRIu32 "; %s%s %s %s", pp_place_name[resolved->spec.stages.place],
-	        resolved->spec.parallel.vpp, built == report->value ? "" : "ideal ",
-	        resolved->spec.seek.objective == PP_SEEK_SPAN ? "longest span" : "makespan",
+	fprintf(out, "search: place %s, vpp %" PRIu32 "; %s %s %s", pp_place_name[resolved->spec.stages.place],
+	        resolved->spec.parallel.vpp, resolved->spec.seek.objective == PP_SEEK_SPAN ? "longest span" : "makespan",
 	        pp_show_time(arena, report->value, unit), unit.name);
 	if (built != report->value)
-		fprintf(out, " (transfers that do not wait for each other; simulated %s %s)", pp_show_time(arena, built, unit),
+		fprintf(out, " (simulated %s %s: messages wait for room in their channel)", pp_show_time(arena, built, unit),
 		        unit.name);
 	fprintf(out, ", bound %s %s, gap %.1f %%; from %s; %.1f M actions evaluated; ", pp_show_time(arena, bound, unit),
 	        unit.name, 100 * gap_of(report->value, bound), report->start, (double)report->effort * 1e-6);
-	if (strcmp(report->stopped, "queues") == 0)
-		fputs("taken because its messages queue less\n", out);
-	else if (strcmp(report->stopped, "optimal") != 0)
+	if (strcmp(report->stopped, "optimal") != 0)
 		fprintf(out, "stopped by %s\n", report->stopped);
 	else
-		fputs(proven(report, built, bound) ? proof_of(resolved) : "optimal but for transfers that queue\n", out);
+		fputs(proven(report, built, bound) ? proof_of(resolved) : "optimal but for full channels\n", out);
 	if (resolved->spec.seek.objective == PP_SEEK_MEMORY)
 		fprintf(out, "search: activations of the fullest rank %s, %s for the fastest order; at most %d %% slower\n",
 		        pp_show_bytes_beside(arena, report->held, report->held_fastest),

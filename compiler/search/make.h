@@ -11,8 +11,7 @@
 
 /* requires: a spec that resolved without error, its policy `search`; the problem of its stages; `out` zeroed, or the
  * result of the round before, which the search then goes on from for a shorter time. `draft`: be quick. ensures: rows,
- * and out->search. Where messages queue, the named schedule that is fastest with its queues takes the place of a result
- * that is slower with its own. Errors: E0640 no order fits the memory, E0623 too many actions; warning W0642 the
+ * and out->search. Errors: E0640 no order fits the memory, E0623 too many actions; warning W0642 the
  * timeout struck. */
 bool pp_search_make(struct pp_arena *arena, const struct pp_resolved *resolved, struct pp_sources *sources,
                     struct pp_diag *diag, const struct pp_order_problem *problem, bool draft, struct pp_schedule *out);
@@ -22,9 +21,8 @@ void pp_search_remind(struct pp_arena *arena, const struct pp_resolved *resolved
                       struct pp_diag *diag, const struct pp_order_problem *problem, const struct pp_schedule *schedule);
 
 /* "search: makespan 120 us, bound 115 us, gap 4.3 %; from zb_v; 31.0 M actions evaluated; stopped by effort".
- * `sim`: of the built program, data moving on its own. Where it takes another time than its order (order.h: hops that
- * do not wait for each other), the line says so, and calls the order's figure ideal; "stopped by proof" is said only
- * where the program itself meets the bound. */
+ * `sim`: of the built program, data moving on its own. Where it takes longer than its order, since a channel was
+ * full, the line says so; "stopped by proof" is said only where the program itself meets the bound. */
 void pp_search_print(struct pp_arena *arena, const struct pp_resolved *resolved, const struct pp_schedule *schedule,
                      const struct pp_sim *sim, FILE *out);
 

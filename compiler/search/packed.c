@@ -29,6 +29,18 @@ static struct pp_packed_stage pack_stage(const struct pp_order_problem *problem,
 	return to;
 }
 
+static void find_channels(struct pp_arena *arena, const struct pp_order_problem *problem, struct pp_packed *packed,
+                          struct pp_packed_stage *stage)
+{
+	const uint32_t *channel = pp_order_queues(arena, problem);
+	packed->queued = channel != NULL;
+	for (uint32_t s = 0; s < packed->stages; s++) {
+		stage[s].forward_channel = channel && s ? channel[2 * (size_t)(s - 1)] : PP_NO_CHANNEL;
+		stage[s].backward_channel =
+		    channel && s + 1 < packed->stages ? channel[2 * (size_t)(s + 1) + 1] : PP_NO_CHANNEL;
+	}
+}
+
 static void list_stages(struct pp_arena *arena, struct pp_packed *packed, struct pp_packed_stage *stage)
 {
 	uint32_t *first = PP_NEW_ARRAY(arena, uint32_t, packed->ranks + 1),
@@ -81,6 +93,7 @@ struct pp_packed *pp_pack(struct pp_arena *arena, const struct pp_order_problem 
 	struct pp_packed_stage *stage = PP_NEW_ARRAY(arena, struct pp_packed_stage, problem->stages);
 	for (uint32_t s = 0; s < problem->stages; s++)
 		stage[s] = pack_stage(problem, s);
+	find_channels(arena, problem, packed, stage);
 	packed->stage = stage;
 	uint32_t *stage_of = PP_NEW_ARRAY(arena, uint32_t, packed->ids / PP_ACTION_KINDS);
 	for (uint32_t i = 0; i < packed->ids / PP_ACTION_KINDS; i++)
@@ -100,6 +113,10 @@ struct pp_packed_times *pp_packed_times_make(struct pp_arena *arena, const struc
 {
 	struct pp_packed_times *times = PP_NEW(arena, struct pp_packed_times);
 	times->end = PP_NEW_ARRAY(arena, uint64_t, packed->ids);
+	if (packed->queued) {
+		times->there = PP_NEW_ARRAY(arena, uint64_t, packed->ids);
+		times->busy = PP_NEW_ARRAY(arena, uint64_t, 2 * (size_t)packed->stages);
+	}
 	times->rank_end = PP_NEW_ARRAY(arena, uint64_t, packed->ranks);
 	times->rank_start = PP_NEW_ARRAY(arena, uint64_t, packed->ranks);
 	times->position = PP_NEW_ARRAY(arena, uint32_t, packed->ranks);
@@ -108,9 +125,11 @@ struct pp_packed_times *pp_packed_times_make(struct pp_arena *arena, const struc
 }
 
 /* When the input of an action is there: PP_UNSET while its producer has not run, which `*producer` then names. W and
- * what a rank has made itself is there by the order of the row. */
-static inline uint64_t arrival(const struct pp_packed *packed, const uint64_t *end, uint32_t id, uint32_t *producer)
+ * what a rank has made itself is there by the order of the row. `queued`: behind what its channel brought before. */
+static inline uint64_t arrival(const struct pp_packed *packed, const struct pp_packed_times *times, bool queued,
+                               uint32_t id, uint32_t *producer)
 {
+	const uint64_t *end = times->end;
 	uint32_t kind = id % PP_ACTION_KINDS, stride = packed->microbatches * PP_ACTION_KINDS, before;
 	uint32_t stage = pp_id_stage(packed, id);
 	uint64_t hop;
@@ -134,7 +153,13 @@ static inline uint64_t arrival(const struct pp_packed *packed, const uint64_t *e
 		hop = packed->stage[stage].backward_hop;
 	}
 	*producer = before;
-	return end[before] == PP_UNSET ? PP_UNSET : end[before] + hop;
+	if (end[before] == PP_UNSET)
+		return PP_UNSET;
+	uint32_t channel = queued ? pp_packed_channel(&packed->stage[stage], kind) : PP_NO_CHANNEL;
+	if (channel == PP_NO_CHANNEL)
+		return end[before] + hop;
+	uint64_t *busy = &times->busy[channel];
+	return *busy = (*busy > end[before] ? *busy : end[before]) + hop;
 }
 
 static void sum_up(const struct pp_packed *packed, struct pp_packed_times *times)
@@ -149,7 +174,9 @@ static void sum_up(const struct pp_packed *packed, struct pp_packed_times *times
 	times->value = packed->span ? times->span : times->makespan;
 }
 
-bool pp_packed_run(const struct pp_packed *packed, const uint32_t *order, struct pp_packed_times *times)
+/* `queued` is known where this is used: without queues nothing of them is left. */
+static inline bool run(const struct pp_packed *packed, const uint32_t *order, struct pp_packed_times *times,
+                       bool queued)
 {
 	uint64_t *end = times->end;
 	memset(end, 0xff, packed->ids * sizeof *end);
@@ -168,7 +195,7 @@ bool pp_packed_run(const struct pp_packed *packed, const uint32_t *order, struct
 		uint32_t begin = at;
 		for (; at < limit; at++) {
 			uint32_t id = order[at], kind = id % PP_ACTION_KINDS, producer;
-			uint64_t there = arrival(packed, end, id, &producer);
+			uint64_t there = arrival(packed, times, queued, id, &producer);
 			if (there == PP_UNSET) {
 				times->wait[r] = producer;
 				break;
@@ -180,6 +207,8 @@ bool pp_packed_run(const struct pp_packed *packed, const uint32_t *order, struct
 				free += stage->recompute;
 			free = (free > there ? free : there) + stage->ticks[kind];
 			end[id] = free;
+			if (queued)
+				times->there[id] = there;
 		}
 		times->rank_end[r] = free;
 		times->position[r] = at;
@@ -194,6 +223,14 @@ bool pp_packed_run(const struct pp_packed *packed, const uint32_t *order, struct
 	}
 	sum_up(packed, times);
 	return true;
+}
+
+bool pp_packed_run(const struct pp_packed *packed, const uint32_t *order, struct pp_packed_times *times)
+{
+	if (!packed->queued)
+		return run(packed, order, times, false);
+	memset(times->busy, 0, 2 * (size_t)packed->stages * sizeof *times->busy);
+	return run(packed, order, times, true);
 }
 
 bool pp_packed_fits(const struct pp_packed *packed, const uint32_t *order)

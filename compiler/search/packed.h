@@ -14,6 +14,7 @@ struct pp_packed_stage {
 	uint32_t chunk;                                       /* which of its rank's stages, from 0 */
 	uint64_t ticks[PP_ACTION_KINDS], recompute;           /* as in order.h */
 	uint64_t forward_hop, backward_hop;                   /* into this stage: from the one before, from the one after */
+	uint32_t forward_channel, backward_channel;           /* of these hops, or PP_NO_CHANNEL */
 	int64_t take[PP_ACTION_KINDS], give[PP_ACTION_KINDS]; /* bytes at the start and at the end of an action */
 };
 
@@ -27,12 +28,15 @@ struct pp_packed {
 	const uint32_t *first_stage; /* [ranks + 1] into stages_of */
 	const uint32_t *first;       /* [ranks + 1] into the actions of an order */
 	const int64_t *room;         /* [ranks] */
+	bool queued;                 /* a hop may find its channel busy (pp_order_queues) */
 	uint64_t *effort;            /* actions evaluated so far */
 };
 
 /* Where an evaluation puts its results; all arrays are the caller's. */
 struct pp_packed_times {
 	uint64_t *end;        /* [ids] of an action, PP_UNSET for those not in the order */
+	uint64_t *there;      /* [ids], if queued: when the input of F, B or I is there */
+	uint64_t *busy;       /* [2 * stages], if queued: until when the hops of a channel take */
 	uint64_t *rank_end;   /* [ranks] */
 	uint64_t *rank_start; /* [ranks] */
 	uint64_t value;       /* of the objective */
@@ -59,6 +63,12 @@ static inline uint32_t pp_id_mb(const struct pp_packed *packed, uint32_t id)
 static inline uint32_t pp_id_stage(const struct pp_packed *packed, uint32_t id)
 {
 	return packed->stage_of[id / PP_ACTION_KINDS];
+}
+
+/* The channel that brings the input of an action, or PP_NO_CHANNEL. */
+static inline uint32_t pp_packed_channel(const struct pp_packed_stage *stage, uint32_t kind)
+{
+	return kind == PP_F ? stage->forward_channel : kind == PP_W ? PP_NO_CHANNEL : stage->backward_channel;
 }
 
 /* NULL: too large to number its actions, or to add up its times. */

@@ -434,5 +434,14 @@ uint64_t pp_period_least(const struct pp_packed *packed)
 		}
 		most = sum > most ? sum : most;
 	}
+	for (uint32_t channel = 0; packed->queued && channel < 2 * packed->stages; channel++) {
+		uint64_t sum = 0;
+		for (uint32_t s = 0; s < packed->stages; s++) {
+			const struct pp_packed_stage *stage = &packed->stage[s];
+			sum += stage->forward_channel == channel ? stage->forward_hop : 0;
+			sum += stage->backward_channel == channel ? stage->backward_hop : 0;
+		}
+		most = sum > most ? sum : most;
+	}
 	return most;
 }

@@ -1,5 +1,6 @@
 /* Orders that repeat: the actions of one or a few microbatches are laid on a circle, and the next ones do the same one
- * period later. What a large number of microbatches needs, and what memory below 1F1B's asks for: short lives. */
+ * period later. Hops are laid as if none waited for another; a run of what comes of it shows what they take. What a
+ * large number of microbatches needs, and what memory below 1F1B's asks for: short lives. */
 #ifndef PP_SEARCH_PERIODIC_H
 #define PP_SEARCH_PERIODIC_H
 
@@ -20,7 +21,7 @@ uint32_t pp_patterns(struct pp_arena *arena, const struct pp_packed *packed, uin
 /* When an action would start if the pattern went on for all microbatches: [ids]. */
 void pp_pattern_keys(const struct pp_packed *packed, const struct pp_pattern *pattern, uint64_t *key);
 
-/* Shortest period that the ranks' work allows. */
+/* Shortest period that the work of the ranks allows, and the hops of the channels. */
 uint64_t pp_period_least(const struct pp_packed *packed);
 
 #endif

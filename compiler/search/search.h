@@ -1,8 +1,8 @@
 /* The best order that can be found for a problem (ir/order.h): many constructions compete, the best ones are improved,
  * until one meets the lower bound or the effort is spent. Any map of stages to ranks.
  *
- * Times are those of order.h: hops that do not wait for each other. Where messages of a program queue on their channel,
- * it takes longer than its order, and "optimal" is said of the order only.
+ * Times are those of order.h, in all that is built and compared: where the problem is `queued`, hops of a channel wait
+ * for each other.
  *
  * Deterministic for problem and options as long as no timeout strikes. Never worse than any construction it tries, nor
  * than `start`. */
@@ -45,7 +45,7 @@ struct pp_search_report {
 	uint64_t value;      /* of the objective: ns */
 	uint64_t effort;     /* actions evaluated */
 	const char *start;   /* construction that the result was improved from */
-	const char *stopped; /* optimal | effort | timeout; queues: make.h put another order in its place */
+	const char *stopped; /* optimal | effort | timeout */
 	/* PP_SEEK_MEMORY: activations of the fullest rank in bytes, and of the fullest in the fastest order found. */
 	uint64_t held, held_fastest;
 	/* Infeasible: the rank that lacks memory, and the bytes that it needs at least. */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_TRACKS = 20, MOST_MICROBATCHES = 7, MOST_RANKS = 4, MOST_TIMES = MOST_TRACKS * 3 + 2 * MOST_RANKS };
+enum { MOST_TRACKS = 20, MOST_MICROBATCHES = 7, MOST_RANKS = 4, MOST_STAGES = MOST_TRACKS / 2 };
 
 struct way {
 	uint64_t key;
@@ -20,6 +20,8 @@ struct solver {
 	uint32_t stages, ranks, m, kinds; /* kinds per stage: 2 or 3 */
 	uint32_t done[MOST_TRACKS];
 	uint64_t end[MOST_TRACKS][MOST_MICROBATCHES];
+	const uint32_t *channel;        /* pp_order_channels */
+	uint64_t busy[2 * MOST_STAGES]; /* until when the hops of a channel take */
 	uint64_t clock[MOST_RANKS], first[MOST_RANKS], bytes[MOST_RANKS], left[MOST_RANKS], best, met;
 	bool began[MOST_RANKS], limit;
 	uint32_t *buckets;
@@ -80,6 +82,8 @@ static void see(const struct solver *s, uint64_t *times)
 		times[at++] = s->clock[r];
 		times[at++] = s->began[r] && s->exact->span ? UINT64_MAX - s->first[r] : 0;
 	}
+	for (uint32_t i = 0; i < 2 * s->stages; i++)
+		times[at++] = s->busy[i];
 	for (uint32_t stage = 0; stage < s->stages; stage++) {
 		const uint32_t *done = &s->done[stage * s->kinds];
 		for (uint32_t k = 0; k < s->m; k++) {
@@ -104,12 +108,17 @@ static struct way *way_at(const struct solver *s, uint32_t index)
 	return (struct way *)(void *)(s->ways + index * s->way_size);
 }
 
+static size_t times_of(const struct solver *s)
+{
+	return 2 * (s->ranks + (size_t)s->stages * (s->m + 1));
+}
+
 /* Whether a way as good led here before; else remember this one. */
 static bool known(struct solver *s)
 {
-	size_t count = 2 * (s->ranks + (size_t)s->stages * s->m);
+	size_t count = times_of(s);
 	uint64_t key = key_of(s), hash = key * 0x9e3779b97f4a7c15u,
-	         times[2 * (MOST_RANKS + MOST_TRACKS * MOST_MICROBATCHES)];
+	         times[2 * (MOST_RANKS + MOST_STAGES * (MOST_MICROBATCHES + 1))];
 	see(s, times);
 	uint32_t *bucket = &s->buckets[hash >> 32 & (s->bucket_count - 1)];
 	for (uint32_t at = *bucket; at; at = way_at(s, at - 1)->next)
@@ -130,8 +139,24 @@ static bool known(struct solver *s)
 
 /* ---- actions --------------------------------------------------------------------------------- */
 
-/* Earliest start of the next action of a track in this state, recompute included; false: its input is not there. */
-static bool can_start(const struct solver *s, uint32_t track, enum pp_action_kind kind, uint64_t *start, uint64_t *end)
+/* The channel of the input of an action: 2 stages if it has none. */
+static uint32_t channel_of(const struct solver *s, uint32_t stage, enum pp_action_kind kind)
+{
+	bool forward = kind == PP_F, local = forward ? stage == 0 : kind == PP_W || stage + 1 == s->stages;
+	uint32_t channel =
+	    local || !s->channel ? PP_NO_CHANNEL : s->channel[forward ? 2 * (stage - 1) : 2 * (stage + 1) + 1];
+	return channel == PP_NO_CHANNEL ? 2 * s->stages : channel;
+}
+
+static uint64_t hop_over(const struct solver *s, uint32_t channel, uint64_t end, uint64_t hop)
+{
+	return (channel < 2 * s->stages ? later(s->busy[channel], end) : end) + hop;
+}
+
+/* Earliest start of the next action of a track in this state, recompute included, and when its input is there; false:
+ * it is not. */
+static bool can_start(const struct solver *s, uint32_t track, enum pp_action_kind kind, uint64_t *start, uint64_t *end,
+                      uint64_t *came)
 {
 	uint32_t stage = track / s->kinds, k = s->done[track];
 	const struct pp_order_stage *given = &s->problem->stage[stage];
@@ -141,7 +166,8 @@ static bool can_start(const struct solver *s, uint32_t track, enum pp_action_kin
 	if (kind == PP_F && stage > 0) {
 		if (s->done[track - s->kinds] <= k)
 			return false;
-		there = s->end[track - s->kinds][k] + s->problem->stage[stage - 1].forward_hop;
+		there = hop_over(s, channel_of(s, stage, kind), s->end[track - s->kinds][k],
+		                 s->problem->stage[stage - 1].forward_hop);
 	} else if (kind == PP_W) {
 		if (s->done[track - 1] <= k)
 			return false;
@@ -154,10 +180,12 @@ static bool can_start(const struct solver *s, uint32_t track, enum pp_action_kin
 		if (stage + 1 < s->stages) {
 			if (s->done[track + s->kinds] <= k)
 				return false;
-			there = later(there, s->end[track + s->kinds][k] + s->problem->stage[stage + 1].backward_hop);
+			there = later(there, hop_over(s, channel_of(s, stage, kind), s->end[track + s->kinds][k],
+			                              s->problem->stage[stage + 1].backward_hop));
 		}
 	}
 	uint64_t clock = s->clock[given->rank];
+	*came = there;
 	*start = recompute ? clock : later(clock, there);
 	*end = later(*start + recompute, there) + given->ticks[kind];
 	return true;
@@ -210,9 +238,18 @@ static bool hopeless(const struct solver *s)
 
 static void look(struct solver *s);
 
-static void try_track(struct solver *s, uint32_t track, enum pp_action_kind kind, uint64_t start, uint64_t end)
+struct option {
+	uint32_t track;
+	enum pp_action_kind kind;
+	uint64_t start, end, came;
+};
+
+static void try_option(struct solver *s, const struct option *option)
 {
-	uint32_t r = s->problem->stage[track / s->kinds].rank;
+	uint32_t track = option->track, r = s->problem->stage[track / s->kinds].rank;
+	enum pp_action_kind kind = option->kind;
+	uint32_t channel = channel_of(s, track / s->kinds, kind);
+	uint64_t end = option->end, busy = channel < 2 * s->stages ? s->busy[channel] : 0;
 	uint64_t clock = s->clock[r], bytes = s->bytes[r], first = s->first[r], length = length_of(s, track);
 	bool began = s->began[r], whole = kind == PP_B && s->kinds == 3;
 	length += whole ? length_of(s, track + 1) : 0;
@@ -221,10 +258,14 @@ static void try_track(struct solver *s, uint32_t track, enum pp_action_kind kind
 		s->end[track + 1][s->done[track + 1]++] = end;
 	s->end[track][s->done[track]++] = s->clock[r] = end;
 	s->left[r] -= length;
-	s->first[r] = began ? first : start;
+	s->first[r] = began ? first : option->start;
+	if (channel < 2 * s->stages)
+		s->busy[channel] = option->came;
 	s->began[r] = true;
 	if (!hopeless(s))
 		look(s);
+	if (channel < 2 * s->stages)
+		s->busy[channel] = busy;
 	s->began[r] = began;
 	s->first[r] = first;
 	s->left[r] += length;
@@ -234,17 +275,11 @@ static void try_track(struct solver *s, uint32_t track, enum pp_action_kind kind
 	s->bytes[r] = bytes;
 }
 
-struct option {
-	uint32_t track;
-	enum pp_action_kind kind;
-	uint64_t start, end;
-};
-
 static void add_option(const struct solver *s, struct option *options, uint32_t *count, uint32_t track,
                        enum pp_action_kind kind)
 {
 	struct option option = {.track = track, .kind = kind};
-	if (!can_start(s, track, kind, &option.start, &option.end) || !has_room(s, track, kind))
+	if (!can_start(s, track, kind, &option.start, &option.end, &option.came) || !has_room(s, track, kind))
 		return;
 	uint32_t at = (*count)++;
 	for (; at && options[at - 1].end > option.end; at--)
@@ -271,7 +306,7 @@ static void look(struct solver *s)
 	if (whole)
 		s->best = value_of(s) < s->best ? value_of(s) : s->best;
 	for (uint32_t i = 0; i < count; i++)
-		try_track(s, options[i].track, options[i].kind, options[i].start, options[i].end);
+		try_option(s, &options[i]);
 }
 
 enum exact_result exact_order(const struct pp_order_problem *problem, struct exact *exact)
@@ -285,7 +320,9 @@ enum exact_result exact_order(const struct pp_order_problem *problem, struct exa
 	                   .best = exact->start,
 	                   .bucket_count = 1u << 20};
 	assert(s.stages * s.kinds <= MOST_TRACKS && s.m <= MOST_MICROBATCHES && s.ranks <= MOST_RANKS);
-	s.way_size = sizeof(struct way) + 2 * (s.ranks + (size_t)s.stages * s.m) * sizeof(uint64_t);
+	s.way_size = sizeof(struct way) + times_of(&s) * sizeof(uint64_t);
+	struct pp_arena *arena = pp_arena_create(NULL);
+	s.channel = pp_order_channels(arena, problem);
 	s.buckets = calloc(s.bucket_count, sizeof *s.buckets);
 	assert(s.buckets);
 	for (uint32_t track = 0; track < s.stages * s.kinds; track++)
@@ -293,6 +330,7 @@ enum exact_result exact_order(const struct pp_order_problem *problem, struct exa
 	look(&s);
 	free(s.buckets);
 	free(s.ways);
+	pp_arena_destroy(arena);
 	exact->value = s.best;
 	return s.limit ? EXACT_LIMIT : s.best == exact->start ? EXACT_NONE : EXACT_FOUND;
 }

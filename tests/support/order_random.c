@@ -40,7 +40,8 @@ void order_random_of(uint64_t *seed, uint32_t ranks, uint32_t stages, uint32_t m
 	                                         .microbatches = microbatches,
 	                                         .stage = out->stage,
 	                                         .room = out->room,
-	                                         .pair_permille = 1000}};
+	                                         .pair_permille = 1000,
+	                                         .queued = random_below(seed, 2)}};
 	uint64_t hop = random_below(seed, 3) ? up_to(seed, 0, 5) : 0;
 	bool memory = random_below(seed, 2);
 	for (uint32_t s = 0; s < stages; s++) {

@@ -97,6 +97,7 @@ static void no_search_beats_the_bound(void **state)
 			assert_true(times.fits);
 			assert_true(bound.makespan <= times.makespan);
 			assert_true(bound.span <= times.longest_span);
+			assert_int_equal(report.value, options.objective == PP_SEEK_SPAN ? times.longest_span : times.makespan);
 			found++;
 			at_bound +=
 			    options.objective == PP_SEEK_SPAN ? bound.span == times.longest_span : bound.makespan == times.makespan;

@@ -449,12 +449,18 @@ static uint32_t choose_backward(void *context, uint64_t now, const struct pp_lis
 	return best;
 }
 
-static void other_choosers(void **state)
+/* What the list says is what its rows take, also where messages of two chunks wait for each other: `hop` above all
+ * else.
+ */
+static uint64_t run_list(uint64_t hop, bool queued)
 {
-	(void)state;
 	struct pp_arena *arena = pp_arena_create(NULL);
 	struct shape shape = {.p = 2, .v = 2, .m = 3};
-	struct pp_order_problem *problem = problem_of(arena, &shape, unit);
+	struct costs costs = unit;
+	costs.hop = hop;
+	struct pp_order_problem *problem = problem_of(arena, &shape, costs);
+	problem->queued = queued;
+	uint64_t time = 0;
 	struct pp_list *list = pp_list_create(arena, problem);
 	const struct pp_list_chooser chooser = {choose_backward, NULL};
 	for (int again = 0; again < 2; again++) {
@@ -465,8 +471,20 @@ static void other_choosers(void **state)
 		assert_int_equal(times.makespan, pp_list_time(list));
 		assert_int_equal(pp_list_rank_of(list, 1)->done[PP_B], 6);
 		assert_int_equal(pp_list_rank_of(list, 1)->bytes, 0);
+		time = times.makespan;
 	}
 	pp_arena_destroy(arena);
+	return time;
+}
+
+static void other_choosers(void **state)
+{
+	(void)state;
+	for (uint64_t hop = 0; hop < 60; hop += 3) {
+		uint64_t free = run_list(hop, false), queued = run_list(hop, true);
+		assert_true(hop <= unit.f ? queued == free : queued >= free);
+		assert_true(hop < 30 || queued > free);
+	}
 }
 
 /* What the list computes as it goes is what pp_order_run makes of its rows. */
