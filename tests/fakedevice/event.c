@@ -1,0 +1,152 @@
+/* Events. An event is a handle for its last record; a wait takes the record that was last at the call, and an event
+ * that was never recorded holds nobody up, as on a device. */
+#include "capture.h"
+#include "runtime.h"
+#include "stream.h"
+
+#include <sched.h>
+#include <stdlib.h>
+
+struct CUevent_st {
+	int device;
+	unsigned int flags;
+	struct pp_fake_record *last;
+};
+
+static cudaError_t make_event(struct pp_fake_host *host, cudaEvent_t *made, unsigned int flags)
+{
+	pp_fake_frozen("an event was made");
+	struct CUevent_st *event = pp_fake_new(sizeof *event);
+	event->device = host->device;
+	event->flags = flags;
+	*made = event;
+	return cudaSuccess;
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t *made)
+{
+	struct pp_fake_host *host = pp_fake_enter("cudaEventCreate");
+	return pp_fake_leave(host, make_event(host, made, cudaEventDefault));
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *made, unsigned int flags)
+{
+	struct pp_fake_host *host = pp_fake_enter("cudaEventCreateWithFlags");
+	return pp_fake_leave(host, make_event(host, made, flags));
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event)
+{
+	struct pp_fake_host *host = pp_fake_enter("cudaEventDestroy");
+	if (!event)
+		return pp_fake_leave(host, cudaErrorInvalidResourceHandle);
+	pp_fake_record_drop(event->last);
+	free(event);
+	return pp_fake_leave(host, cudaSuccess);
+}
+
+static cudaError_t record(struct pp_fake_host *host, struct CUevent_st *event, struct CUstream_st *stream)
+{
+	if (event->device != stream->device) {
+		pp_fake_fault("cudaEventRecord: the event is of device %d, %s of device %d", event->device, stream->where,
+		              stream->device);
+		return cudaErrorInvalidResourceHandle;
+	}
+	pp_fake_record_drop(event->last);
+	event->last = pp_fake_record_make();
+	if (stream->capture)
+		return pp_fake_capture_record(stream, event->last);
+	struct pp_fake_operation *operation =
+	    pp_fake_operation_make(&pp_fake_nothing, sizeof *operation, "cudaEventRecord");
+	operation->records = pp_fake_record_keep(event->last);
+	return pp_fake_submit(host, stream, operation);
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle)
+{
+	struct pp_fake_host *host = pp_fake_enter("cudaEventRecord");
+	struct CUstream_st *stream = pp_fake_stream(handle, "cudaEventRecord");
+	if (!stream || !event)
+		return pp_fake_leave(host, cudaErrorInvalidResourceHandle);
+	return pp_fake_leave(host, record(host, event, stream));
+}
+
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t handle, unsigned int flags)
+{
+	(void)flags;
+	return cudaEventRecord(event, handle);
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned int flags)
+{
+	(void)flags;
+	struct pp_fake_host *host = pp_fake_enter("cudaStreamWaitEvent");
+	struct CUstream_st *stream = pp_fake_stream(handle, "cudaStreamWaitEvent");
+	if (!stream || !event)
+		return pp_fake_leave(host, cudaErrorInvalidResourceHandle);
+	if (++host->waits_made == pp_fake_settings()->drop_wait || !event->last)
+		return pp_fake_leave(host, cudaSuccess);
+	if (event->last->capture || stream->capture)
+		return pp_fake_leave(host, pp_fake_capture_wait(stream, event->last));
+	struct pp_fake_operation *operation =
+	    pp_fake_operation_make(&pp_fake_nothing, sizeof *operation, "cudaStreamWaitEvent");
+	operation->awaits = pp_fake_record_keep(event->last);
+	return pp_fake_leave(host, pp_fake_submit(host, stream, operation));
+}
+
+/* Errors of asking about an event while captures go on. */
+static cudaError_t may_ask(struct pp_fake_host *host, struct CUevent_st *event, const char *call)
+{
+	if (!event)
+		return cudaErrorInvalidResourceHandle;
+	if (event->last && event->last->capture && pp_fake_capture_valid(event->last->capture)) {
+		pp_fake_fault("%s of an event that was recorded in a capture", call);
+		return cudaErrorCapturedEvent;
+	}
+	return pp_fake_capture_forbids(host, call);
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event)
+{
+	struct pp_fake_host *host = pp_fake_enter("cudaEventQuery");
+	cudaError_t error = may_ask(host, event, "cudaEventQuery");
+	if (error != cudaSuccess || !event->last)
+		return pp_fake_leave(host, error);
+	if (!event->last->done) {
+		pp_fake_host_polled(host, "cudaEventQuery, for %s", event->last->where);
+		pp_fake_leave(host, cudaErrorNotReady);
+		sched_yield();
+		return cudaErrorNotReady;
+	}
+	pp_fake_clock_join(&host->clock, &event->last->clock);
+	pp_fake_tsan_acquire(&event->last->token);
+	return pp_fake_leave(host, cudaSuccess);
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event)
+{
+	struct pp_fake_host *host = pp_fake_enter("cudaEventSynchronize");
+	cudaError_t error = may_ask(host, event, "cudaEventSynchronize");
+	if (error != cudaSuccess || !event->last)
+		return pp_fake_leave(host, error);
+	struct pp_fake_record *record = pp_fake_record_keep(event->last);
+	pp_fake_host_blocked(host, "cudaEventSynchronize, for %s", record->where);
+	while (!record->done)
+		pp_fake_wait(0);
+	pp_fake_host_freed(host);
+	pp_fake_clock_join(&host->clock, &record->clock);
+	pp_fake_tsan_acquire(&record->token);
+	pp_fake_record_drop(record);
+	return pp_fake_leave(host, cudaSuccess);
+}
+
+cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t from, cudaEvent_t to)
+{
+	struct pp_fake_host *host = pp_fake_enter("cudaEventElapsedTime");
+	if (!from || !to || !from->last || !to->last || ((from->flags | to->flags) & cudaEventDisableTiming))
+		return pp_fake_leave(host, cudaErrorInvalidResourceHandle);
+	if (!from->last->done || !to->last->done)
+		return pp_fake_leave(host, cudaErrorNotReady);
+	*milliseconds = (float)(((double)to->last->time - (double)from->last->time) * 1e-6);
+	return pp_fake_leave(host, cudaSuccess);
+}

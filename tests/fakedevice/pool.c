@@ -1,0 +1,163 @@
+/* The threads that run the streams: each takes a stream whose head can go on, steps it, and looks again. With jitter
+ * the choice is random, and streams are held back for up to a few hundred microseconds now and then. */
+#include "runtime.h"
+#include "stream.h"
+#include "watchdog.h"
+
+#include <pthread.h>
+
+enum { REST_NS = 100000, YIELDS = 8 };
+
+static struct {
+	bool started;
+	uint64_t attempts; /* grows when blocked heads are worth another step */
+	uint32_t idle;     /* attempts in vain, one after another */
+	uint32_t turn;
+} pool;
+
+static bool can_go(const struct CUstream_st *stream, uint64_t now)
+{
+	if (!stream->head || stream->running || stream->rests_until > now)
+		return false;
+	if (stream->head->awaits && !stream->head->awaits->done)
+		return false;
+	return !stream->blocked || stream->tried_at != pool.attempts;
+}
+
+bool pp_fake_stream_stuck(const struct CUstream_st *stream)
+{
+	if (!stream->head)
+		return true;
+	if (stream->running && (!stream->head->kind->talks || stream->head->kind->computes))
+		return false;
+	return (stream->head->awaits && !stream->head->awaits->done) || stream->blocked;
+}
+
+/* The next stream in turn, a random one with jitter, that can go on; NULL: none, `*next_rest` says when one will have
+ * rested. */
+static struct CUstream_st *choose(uint64_t *next_rest)
+{
+	uint64_t now = pp_fake_settings()->jitter ? pp_fake_now() : 0;
+	uint32_t able = 0;
+	*next_rest = 0;
+	struct CUstream_st *chosen = NULL;
+	for (struct CUstream_st *stream = pp_fake_streams(); stream; stream = stream->next) {
+		if (stream->head && stream->rests_until > now && (!*next_rest || stream->rests_until < *next_rest))
+			*next_rest = stream->rests_until;
+		if (!can_go(stream, now))
+			continue;
+		able++;
+		uint64_t dice = pp_fake_settings()->jitter ? pp_fake_random() : pool.turn++;
+		if (!chosen || dice % able == 0)
+			chosen = stream;
+	}
+	return chosen;
+}
+
+static bool anything_talks(void)
+{
+	for (struct CUstream_st *stream = pp_fake_streams(); stream; stream = stream->next)
+		if (stream->head && stream->blocked && !stream->running && stream->head->kind->talks)
+			return true;
+	return false;
+}
+
+static void finish(struct CUstream_st *stream, struct pp_fake_operation *operation)
+{
+	stream->head = operation->next;
+	if (!stream->head)
+		stream->tail = NULL;
+	stream->finished++;
+	stream->blocked = false;
+	if (operation->records) {
+		operation->records->done = true;
+		operation->records->time = pp_fake_now();
+	}
+	pp_fake_operation_free(operation);
+	pool.attempts++;
+	pp_fake_progressed();
+	if (pp_fake_settings()->jitter && pp_fake_random() % 4 == 0)
+		stream->rests_until = pp_fake_now() + pp_fake_random() % 200000;
+	pp_fake_stream_reap(stream);
+}
+
+/* Returns whether something moved; the stream may be gone. */
+static bool step(struct CUstream_st *stream)
+{
+	struct pp_fake_operation *operation = stream->head;
+	uint64_t attempts = pool.attempts;
+	stream->running = true;
+	if (operation->starts && !operation->starts->done) {
+		operation->starts->done = true;
+		pool.attempts++;
+		pp_fake_progressed();
+	}
+	pp_fake_unlock();
+	pp_fake_tsan_enter(&stream->fiber, stream->where);
+	pp_fake_tsan_acquire(&operation->token);
+	if (operation->awaits)
+		pp_fake_tsan_acquire(&operation->awaits->token);
+	enum pp_fake_outcome outcome = operation->kind->step ? operation->kind->step(operation) : PP_FAKE_FINISHED;
+	if (operation->records && outcome == PP_FAKE_FINISHED)
+		pp_fake_tsan_release(&operation->records->token);
+	pp_fake_tsan_release(&stream->fiber.token);
+	pp_fake_tsan_leave(&stream->fiber);
+	pp_fake_lock();
+	stream->running = false;
+	if (outcome == PP_FAKE_FINISHED) {
+		finish(stream, operation);
+		return true;
+	}
+	stream->blocked = outcome == PP_FAKE_BLOCKED;
+	stream->tried_at = attempts;
+	if (outcome == PP_FAKE_MOVED) {
+		pool.attempts++;
+		pp_fake_progressed();
+	}
+	return outcome == PP_FAKE_MOVED;
+}
+
+/* Nothing can go on. What talks to other processes is tried again soon. */
+static void rest(uint64_t next_rest)
+{
+	if (!anything_talks()) {
+		pp_fake_rest(next_rest);
+		return;
+	}
+	uint64_t until = pp_fake_now() + (pool.idle < YIELDS ? REST_NS / 10 : REST_NS);
+	pp_fake_rest(next_rest && next_rest < until ? next_rest : until);
+	pool.idle++;
+	pool.attempts++;
+}
+
+static void *work(void *unused)
+{
+	(void)unused;
+	pp_fake_lock();
+	for (;;) {
+		uint64_t next_rest;
+		struct CUstream_st *stream = choose(&next_rest);
+		if (!stream) {
+			rest(next_rest);
+			continue;
+		}
+		if (step(stream))
+			pool.idle = 0;
+		pp_fake_hire();
+	}
+	return NULL;
+}
+
+void pp_fake_pool_start(void)
+{
+	if (pool.started)
+		return;
+	pool.started = true;
+	for (uint32_t i = 0; i < pp_fake_settings()->threads; i++) {
+		pthread_t thread;
+		if (pthread_create(&thread, NULL, work, NULL) != 0)
+			pp_fake_die("no thread for the streams");
+		pthread_detach(thread);
+	}
+	pp_fake_watchdog_start();
+}
