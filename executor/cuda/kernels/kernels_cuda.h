@@ -52,6 +52,10 @@ void pp_cuda_norm_dw(cudaStream_t stream, enum pp_cuda_type type, size_t rows, s
 
 /* ---- attention: attention*.cu ---------------------------------------------------------------- */
 
+/* Heads are at most this wide. Probabilities and their gradients are rounded to bf16 between products where the type
+ * is bf16 and heads are at most 128 wide. */
+enum { PP_CUDA_ATTENTION_COLUMNS = 256 };
+
 void pp_cuda_attention(cudaStream_t stream, enum pp_cuda_type type, const struct pp_attention *shape, const void *q,
                        const void *k, const void *v, void *o, float *lse);
 /* Scratch: pp_scratch_attention_dx. */
