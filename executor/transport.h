@@ -97,8 +97,13 @@ void pp_post_counts_free(struct pp_post_counts *counts);
 /* True if the instruction's collective and dtype can run; else the reason goes to *status. */
 bool pp_transport_supports(const struct pp_instr *coll, struct pp_status *status);
 
-/* to[i] = a[i] + b[i]; `to` may be either. For f32 and f64. */
-void pp_transport_sum(enum pp_dtype dtype, void *to, const void *a, const void *b, size_t count);
+/* What member i gives to a sum. */
+typedef const void *pp_given(const void *context, uint32_t member);
+
+/* to[k] = given(0)[k] + given(1)[k] + …, in this order; f32 and f64 in their own precision, bf16 in f32 and rounded
+ * once, to nearest even, at the end. `to` may be one of the given. */
+void pp_transport_sum(enum pp_dtype dtype, void *to, pp_given *given, const void *context, uint32_t members,
+                      size_t count);
 
 /* What --check-identity compares. */
 struct pp_identity {

@@ -53,18 +53,24 @@ static const struct pp_part *part_of(const struct pp_loop_team *team, uint32_t m
 	return &posted->posts[number % posted->capacity];
 }
 
-/* The members' elements from `at` on, summed. */
+/* The members' elements from `at` on. */
+struct piece {
+	const struct pp_loop_team *team;
+	uint64_t number, at;
+};
+
+static const void *given(const void *context, uint32_t member)
+{
+	const struct piece *piece = context;
+	const struct pp_part *part = part_of(piece->team, member, piece->number);
+	return part->from + piece->at * pp_dtype_size[part->dtype];
+}
+
 static void sum_piece(const struct pp_loop_team *team, uint64_t number, uint64_t at, size_t count, void *sum)
 {
-	for (uint32_t i = 0; i < team->member_count; i++) {
-		const struct pp_part *part = part_of(team, i, number);
-		size_t size = pp_dtype_size[part->dtype];
-		const unsigned char *from = part->from + at * size;
-		if (i == 0)
-			memcpy(sum, from, count * size);
-		else
-			pp_transport_sum((enum pp_dtype)part->dtype, sum, sum, from, count);
-	}
+	const struct piece piece = {team, number, at};
+	enum pp_dtype dtype = (enum pp_dtype)part_of(team, 0, number)->dtype;
+	pp_transport_sum(dtype, sum, given, &piece, team->member_count, count);
 }
 
 /* A piece at a time, so that it stays in the cache. */

@@ -177,8 +177,16 @@ static void begin_gather(struct pp_endpoint *endpoint, const struct job *job)
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
-/* In member order. Partial sums stay in the buffer of the first member, if that is another, so that the own elements
- * are read before `to`, which may be the same memory, is written. */
+/* The elements of a member that this rank sums. */
+static const void *given(const void *context, uint32_t member)
+{
+	const struct job *job = context;
+	uint32_t position = job->line->position;
+	if (member != position)
+		return received(job, member);
+	return job->part->from + summed_by(job, position).at * pp_dtype_size[job->part->dtype];
+}
+
 static void sum(const struct job *job)
 {
 	const struct pp_part *part = job->part;
@@ -187,19 +195,10 @@ static void sum(const struct job *job)
 	struct span span = summed_by(job, position);
 	unsigned char *to = part->to;
 	to += part->kind == PP_REDUCESCATTER ? job->flight->round * share_elements(job) * size : span.at * size;
-	const unsigned char *own = part->from + span.at * size;
-	if (members == 1) {
-		memmove(to, own, span.count * size);
-		return;
-	}
-	unsigned char *partial = position == 0 ? to : received(job, 0);
-	const unsigned char *before = position == 0 ? own : partial;
-	for (uint32_t i = 1; i < members; i++) {
-		const unsigned char *next = i == position ? own : received(job, i);
-		unsigned char *result = i + 1 == members ? to : partial;
-		pp_transport_sum((enum pp_dtype)part->dtype, result, before, next, (size_t)span.count);
-		before = result;
-	}
+	if (members == 1)
+		memmove(to, part->from + span.at * size, span.count * size);
+	else
+		pp_transport_sum((enum pp_dtype)part->dtype, to, given, job, members, (size_t)span.count);
 }
 
 /* ---- progress -------------------------------------------------------------------------------- */

@@ -1,6 +1,7 @@
 /* What all transports share: counting posts, sums, message identity, waiting for an exchange.
  *
  * Requires: a verified program. */
+#include "executor/bf16.h"
 #include "executor/transport.h"
 #include "executor/watch.h"
 
@@ -105,25 +106,66 @@ void pp_post_counts_free(struct pp_post_counts *counts)
 
 bool pp_transport_supports(const struct pp_instr *coll, struct pp_status *status)
 {
-	if (coll->sub != PP_ALLGATHER && coll->dtype != PP_F32 && coll->dtype != PP_F64)
-		return pp_fail(status, PP_EXIT_ENVIRONMENT,
-		               "collective k%" PRIu32 " sums %s: this piperun sums f32 and f64 only", coll->a[0],
-		               pp_dtype_name[coll->dtype]);
+	if (coll->sub != PP_ALLGATHER && coll->dtype == PP_I32)
+		return pp_fail(status, PP_EXIT_ENVIRONMENT, "collective k%" PRIu32 " sums %s: piperun sums f32, bf16 and f64",
+		               coll->a[0], pp_dtype_name[coll->dtype]);
 	return true;
 }
 
-void pp_transport_sum(enum pp_dtype dtype, void *to, const void *a, const void *b, size_t count)
+/* ---- sums ------------------------------------------------------------------------------------ */
+
+enum { PIECE = 512 }; /* elements that are summed at once: in the cache, and read before any is written */
+
+static void sum_f32(float *to, pp_given *given, const void *context, uint32_t members, size_t at, size_t count)
 {
-	if (dtype == PP_F64) {
-		double *sum = to;
-		const double *x = a, *y = b;
-		for (size_t i = 0; i < count; i++)
-			sum[i] = x[i] + y[i];
-	} else {
-		float *sum = to;
-		const float *x = a, *y = b;
-		for (size_t i = 0; i < count; i++)
-			sum[i] = x[i] + y[i];
+	float sum[PIECE];
+	memcpy(sum, (const float *)given(context, 0) + at, count * sizeof *sum);
+	for (uint32_t i = 1; i < members; i++) {
+		const float *next = (const float *)given(context, i) + at;
+		for (size_t k = 0; k < count; k++)
+			sum[k] += next[k];
+	}
+	memcpy(to + at, sum, count * sizeof *sum);
+}
+
+static void sum_f64(double *to, pp_given *given, const void *context, uint32_t members, size_t at, size_t count)
+{
+	double sum[PIECE];
+	memcpy(sum, (const double *)given(context, 0) + at, count * sizeof *sum);
+	for (uint32_t i = 1; i < members; i++) {
+		const double *next = (const double *)given(context, i) + at;
+		for (size_t k = 0; k < count; k++)
+			sum[k] += next[k];
+	}
+	memcpy(to + at, sum, count * sizeof *sum);
+}
+
+static void sum_bf16(pp_bf16 *to, pp_given *given, const void *context, uint32_t members, size_t at, size_t count)
+{
+	float sum[PIECE];
+	const pp_bf16 *first = (const pp_bf16 *)given(context, 0) + at;
+	for (size_t k = 0; k < count; k++)
+		sum[k] = pp_bf16_to_f32(first[k]);
+	for (uint32_t i = 1; i < members; i++) {
+		const pp_bf16 *next = (const pp_bf16 *)given(context, i) + at;
+		for (size_t k = 0; k < count; k++)
+			sum[k] += pp_bf16_to_f32(next[k]);
+	}
+	for (size_t k = 0; k < count; k++)
+		to[at + k] = pp_bf16_from_f32(sum[k]);
+}
+
+void pp_transport_sum(enum pp_dtype dtype, void *to, pp_given *given, const void *context, uint32_t members,
+                      size_t count)
+{
+	for (size_t at = 0; at < count; at += PIECE) {
+		size_t piece = count - at < PIECE ? count - at : PIECE;
+		if (dtype == PP_F64)
+			sum_f64(to, given, context, members, at, piece);
+		else if (dtype == PP_BF16)
+			sum_bf16(to, given, context, members, at, piece);
+		else
+			sum_f32(to, given, context, members, at, piece);
 	}
 }
 

@@ -4,6 +4,7 @@
 
 #include "random.h"
 
+#include "executor/bf16.h"
 #include "executor/transport/transport_loop.h"
 #include "ir/arena.h"
 
@@ -67,6 +68,7 @@ static void make_body(struct pp_arena *arena, struct pp_program *program, uint32
 		x->columns = y->columns = 1;
 		x->rows = kind == PP_REDUCESCATTER ? elements * program->tp : elements;
 		y->rows = kind == PP_ALLGATHER ? elements * program->tp : elements;
+		x->dtype = y->dtype = (uint8_t)random_below(&seed, PP_I32);
 		body->items[i] = (struct pp_body_instr){.op = ops[kind], .operand = {2 * i, 2 * i + 1}};
 	}
 }
@@ -79,7 +81,7 @@ static void make_stream(struct pp_arena *arena, struct pp_program *program, uint
 	for (uint32_t i = 0; i < count; i++) {
 		struct pp_instr coll = {.op = PP_OP_COLL, .a = {i, random_below(&seed, GROUPS), 0, 0}};
 		coll.sub = (uint8_t)random_below(&seed, PP_COLLECTIVE_COUNT);
-		coll.dtype = random_below(&seed, 2) ? PP_F64 : PP_F32;
+		coll.dtype = (uint8_t)random_below(&seed, PP_I32); /* f32, bf16, f64 */
 		coll.count = random_count(&seed);
 		coll.a[3] = random_below(&seed, 2); /* slots: equal in place */
 		if (pp_grid_position(&program->groups[coll.a[1]], (struct pp_coord){.pp = rank}) != PP_NULL)
@@ -155,8 +157,25 @@ static void put(uint8_t dtype, void *to, uint64_t at, double value)
 {
 	if (dtype == PP_F64)
 		((double *)to)[at] = value;
+	else if (dtype == PP_BF16)
+		((pp_bf16 *)to)[at] = pp_bf16_from_f32((float)value);
 	else
 		((float *)to)[at] = (float)value;
+}
+
+static double get(uint8_t dtype, const void *from, uint64_t at)
+{
+	if (dtype == PP_F64)
+		return ((const double *)from)[at];
+	return (double)(dtype == PP_BF16 ? pp_bf16_to_f32(((const pp_bf16 *)from)[at]) : ((const float *)from)[at]);
+}
+
+/* What is left of a value in this format. */
+static double kept(uint8_t dtype, double value)
+{
+	double storage;
+	put(dtype, &storage, 0, value);
+	return get(dtype, &storage, 0);
 }
 
 static double sum_of(const struct posted *posted, uint64_t element)
@@ -165,12 +184,13 @@ static double sum_of(const struct posted *posted, uint64_t element)
 	double sum = 0;
 	for (uint32_t i = 0; i < m->members; i++) {
 		double value = value_of(pp_grid_member(m->program, m->group, m->coord, i), posted->number, element);
-		if (posted->dtype == PP_F32)
-			sum = i ? (double)((float)sum + (float)value) : (double)(float)value;
-		else
+		value = kept(posted->dtype, value);
+		if (posted->dtype == PP_F64)
 			sum = i ? sum + value : value;
+		else
+			sum = i ? (double)((float)sum + (float)value) : value;
 	}
-	return sum;
+	return kept(posted->dtype, sum);
 }
 
 static double expected(const struct posted *posted, uint64_t element)
@@ -183,7 +203,7 @@ static double expected(const struct posted *posted, uint64_t element)
 	uint32_t giver = (uint32_t)(element / posted->count);
 	double value =
 	    value_of(pp_grid_member(m->program, m->group, m->coord, giver), posted->number, element % posted->count);
-	return posted->dtype == PP_F32 ? (double)(float)value : value;
+	return kept(posted->dtype, value);
 }
 
 /* Memory and values of what is to be posted. */
@@ -207,7 +227,7 @@ static bool check(const struct posted *posted, char why[256])
 	uint64_t at = posted->in_place && posted->kind == PP_REDUCESCATTER ? m->position * posted->count : 0;
 	for (uint64_t i = 0; i < taken; i++) {
 		double wanted = expected(posted, i);
-		double got = posted->dtype == PP_F64 ? ((double *)posted->to)[at + i] : (double)((float *)posted->to)[at + i];
+		double got = get(posted->dtype, posted->to, at + i);
 		if (memcmp(&wanted, &got, sizeof got) == 0)
 			continue;
 		snprintf(why, 256,
@@ -270,12 +290,12 @@ static void post_of_body(const struct runner *runner, uint32_t index, uint32_t r
 	*posted = (struct posted){.member = membership(runner, &of_bodies),
 	                          .of_body = true,
 	                          .kind = kind,
-	                          .dtype = PP_F32,
+	                          .dtype = body->regs[instr->operand[0]].dtype,
 	                          .number = 500 + index + 1000 * round,
 	                          .count = body->regs[instr->operand[kind == PP_REDUCESCATTER]].rows};
 	prepare(posted, runner->world);
-	posted->ticket = runner->ops->post_body(runner->endpoint, (enum pp_collective)kind, PP_F32, posted->from,
-	                                        posted->to, posted->count);
+	posted->ticket = runner->ops->post_body(runner->endpoint, (enum pp_collective)kind, (enum pp_dtype)posted->dtype,
+	                                        posted->from, posted->to, posted->count);
 }
 
 /* Ends after two minutes, so that a transport that hangs fails. */
