@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 struct pp_device; /* implementer's context */
+struct pp_link;
 struct pp_loop_mover;
 
 /* The scale slot: four f64 that `clip` writes. */
@@ -77,6 +78,9 @@ struct pp_device_ops {
 	bool own_memory; /* slots are not in host memory: only stream-ordered transports can reach them */
 	/* What moves its memory between ranks that are threads of one process; NULL: memcpy does. */
 	const struct pp_loop_mover *mover;
+	/* The same between processes, over a transport on host memory and by itself; NULL: its memory is the host's, or it
+	 * cannot. */
+	const struct pp_link *staged, *direct;
 	bool (*supports)(enum pp_body_op op);
 	/* Allocate the arena of this coordinate's pipeline rank and prepare every body. Nothing is allocated after this.
 	 * `options` may be NULL. Called by the thread that will use the device. */

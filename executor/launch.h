@@ -3,6 +3,7 @@
 #define PP_LAUNCH_H
 
 #include "control/stall.h"
+#include "link.h"
 #include "start_check.h"
 #include "train_loop.h"
 
@@ -12,6 +13,7 @@ struct pp_launch {
 	const struct pp_device_ops *device;
 	struct pp_transport_options transport;
 	enum pp_layout queues; /* of posts */
+	enum pp_link_choice link;
 	struct pp_run_options run;
 	struct pp_limits asked;  /* by the command line; 0: not */
 	struct pp_limits limits; /* in force */
@@ -25,6 +27,9 @@ int pp_launch_loop(struct pp_launch *launch);
 
 /* This process is one rank of an MPI job. In the library pp_executor_mpi. */
 int pp_launch_mpi(struct pp_launch *launch);
+
+/* This process forks one for every rank, and looks after them: launch_spawn.c. */
+int pp_launch_spawn(struct pp_launch *launch, uint32_t ranks);
 
 /* Shared: limits from what was asked, and the predicted ns of a step and of a batch of an evaluation (0: unknown). */
 struct pp_limits pp_launch_limits(const struct pp_limits *asked, uint64_t step, uint64_t batch);

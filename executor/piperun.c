@@ -11,7 +11,7 @@
 enum { TRANSPORT_AUTO, TRANSPORT_LOOP, TRANSPORT_MPI };
 
 struct arguments {
-	uint64_t steps, jitter, threads;
+	uint64_t steps, jitter, threads, spawn;
 	uint64_t timeout, timeout_init, timeout_first, timeout_save, timeout_eval, timeout_heartbeat;
 	unsigned device, transport;
 	const char *trace, *profile, *metrics, *data, *save, *resume, *init, *stop_file, *report;
@@ -26,6 +26,8 @@ static const struct pp_option table[] = {
      0},
     {"transport", 0, PP_OPTION_CHOICE, "auto|loop|mpi", offsetof(struct arguments, transport),
      "how ranks talk; auto: mpi when started by mpirun, else loop, where ranks are threads", 0, 0, 0},
+    {"spawn", 0, PP_OPTION_UINT, "N", offsetof(struct arguments, spawn),
+     "start N processes on this machine, one for each rank, without mpirun", 1, 16384, 0},
     {"data", 0, PP_OPTION_TEXT, "FILE", offsetof(struct arguments, data), "train on this file instead of the program's",
      0, 0, 0},
     {"metrics", 0, PP_OPTION_TEXT, "FILE", offsetof(struct arguments, metrics), "write one JSON line per step", 0, 0,
@@ -83,6 +85,7 @@ enum { TABLE_COUNT = sizeof table / sizeof *table };
 
 static const char examples[] = "usage: mpirun -n N piperun [options] PROGRAM.ppx\n"
                                "       piperun [options] PROGRAM.ppx            ranks are threads of this process\n"
+                               "       piperun --spawn=N [options] PROGRAM.ppx  ranks are processes of this machine\n"
                                "\n"
                                "examples:\n"
                                "  mpirun -n 4 piperun demo.ppx\n"
@@ -101,7 +104,7 @@ static const char exit_codes[] =
     "plants a fault (docs/failures.md)\n";
 
 /* Options that the design has and this version lacks: better a clear word than a silent one. */
-static const char *const later[] = {"graph", "spawn", "verify"};
+static const char *const later[] = {"graph", "verify"};
 
 static bool none_of_later(int argc, char **argv, struct pp_status *status)
 {
@@ -131,6 +134,22 @@ static int usage_error(const struct pp_status *status)
 {
 	fprintf(stderr, "piperun: %s\n", status->text);
 	return (int)status->code;
+}
+
+static int start_spawned(struct pp_launch *launch, unsigned transport, uint32_t ranks)
+{
+	struct pp_status status;
+	if (launched() > 0) {
+		pp_fail(&status, PP_EXIT_USAGE, "--spawn starts the ranks itself: give it, or use mpirun");
+		return usage_error(&status);
+	}
+	if (transport == TRANSPORT_LOOP || transport == TRANSPORT_MPI) {
+		pp_fail(&status, PP_EXIT_USAGE,
+		        "--spawn has a transport of its own between its processes: leave out --transport");
+		return usage_error(&status);
+	}
+	launch->launched = true;
+	return pp_launch_spawn(launch, ranks);
 }
 
 static int start(struct pp_launch *launch, unsigned transport)
@@ -228,7 +247,8 @@ static int run(struct pp_arena *arena, int argc, char **argv)
 	const char *fault = getenv("PP_FAULT");
 	if (fault && !pp_fault_parse(fault, &launch.run.fault, &status))
 		return usage_error(&status);
-	return start(&launch, values.transport);
+	return values.spawn ? start_spawned(&launch, values.transport, (uint32_t)values.spawn)
+	                    : start(&launch, values.transport);
 }
 
 int main(int argc, char **argv)

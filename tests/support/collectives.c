@@ -5,12 +5,10 @@
 #include "random.h"
 
 #include "executor/bf16.h"
-#include "executor/transport/transport_loop.h"
 #include "ir/arena.h"
 
 #include <assert.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -147,11 +145,30 @@ struct posted {
 	bool of_body;
 	uint8_t kind, dtype;
 	uint32_t number, ticket;
-	uint64_t count; /* of a share */
-	void *from, *to;
+	uint64_t count;              /* of a share */
+	void *from, *to;             /* as the host sees them */
+	void *from_there, *to_there; /* as the transport does */
 	bool in_place;
 	struct pp_instr instr;
 };
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* Where transports want it, with what the host has. */
+static void *put_there(const struct pp_test_memory *memory, void *here, size_t bytes)
+{
+	if (!memory)
+		return here;
+	void *there = memory->take(memory->device, bytes);
+	memory->put(memory->device, there, here, bytes);
+	return there;
+}
+
+static void get_back(const struct pp_test_memory *memory, void *here, const void *there, size_t bytes)
+{
+	if (memory)
+		memory->get(memory->device, here, there, bytes);
+}
 
 static void put(uint8_t dtype, void *to, uint64_t at, double value)
 {
@@ -206,8 +223,19 @@ static double expected(const struct posted *posted, uint64_t element)
 	return kept(posted->dtype, value);
 }
 
+static uint64_t bytes_from(const struct posted *posted)
+{
+	uint64_t each = posted->count * pp_dtype_size[posted->dtype];
+	return posted->kind == PP_REDUCESCATTER ? each * posted->member.members : each;
+}
+
+static uint64_t bytes_to(const struct posted *posted)
+{
+	return posted->count * posted->member.members * pp_dtype_size[posted->dtype];
+}
+
 /* Memory and values of what is to be posted. */
-static void prepare(struct posted *posted, uint32_t world)
+static void prepare(const struct pp_test_memory *memory, struct posted *posted, uint32_t world)
 {
 	const struct member *m = &posted->member;
 	uint64_t all = posted->count * m->members, size = pp_dtype_size[posted->dtype];
@@ -218,6 +246,8 @@ static void prepare(struct posted *posted, uint32_t world)
 	uint64_t at = posted->in_place && posted->kind == PP_ALLGATHER ? m->position * posted->count : 0;
 	for (uint64_t i = 0; i < given; i++)
 		put(posted->dtype, posted->from, at + i, value_of(world, posted->number, i));
+	posted->to_there = put_there(memory, posted->to, bytes_to(posted));
+	posted->from_there = posted->in_place ? posted->to_there : put_there(memory, posted->from, bytes_from(posted));
 }
 
 static bool check(const struct posted *posted, char why[256])
@@ -240,8 +270,12 @@ static bool check(const struct posted *posted, char why[256])
 	return true;
 }
 
-static void discard(struct posted *posted)
+static void discard(const struct pp_test_memory *memory, struct posted *posted)
 {
+	if (memory && !posted->in_place)
+		memory->give(memory->device, posted->from_there);
+	if (memory)
+		memory->give(memory->device, posted->to_there);
 	if (!posted->in_place)
 		free(posted->from);
 	free(posted->to);
@@ -253,6 +287,7 @@ struct runner {
 	const struct pp_program *program;
 	const struct pp_transport_ops *ops;
 	struct pp_endpoint *endpoint;
+	const struct pp_test_memory *memory;
 	uint32_t world;
 	struct pp_coord coord;
 };
@@ -275,8 +310,8 @@ static void post(const struct runner *runner, const struct pp_instr *coll, uint3
 	                          .count = coll->count,
 	                          .in_place = coll->a[2] == coll->a[3],
 	                          .instr = *coll};
-	prepare(posted, runner->world);
-	runner->ops->post_coll(runner->endpoint, coll, posted->from, posted->to);
+	prepare(runner->memory, posted, runner->world);
+	runner->ops->post_coll(runner->endpoint, &posted->instr, posted->from_there, posted->to_there);
 }
 
 static void post_of_body(const struct runner *runner, uint32_t index, uint32_t round, struct posted *posted)
@@ -293,9 +328,9 @@ static void post_of_body(const struct runner *runner, uint32_t index, uint32_t r
 	                          .dtype = body->regs[instr->operand[0]].dtype,
 	                          .number = 500 + index + 1000 * round,
 	                          .count = body->regs[instr->operand[kind == PP_REDUCESCATTER]].rows};
-	prepare(posted, runner->world);
+	prepare(runner->memory, posted, runner->world);
 	posted->ticket = runner->ops->post_body(runner->endpoint, (enum pp_collective)kind, (enum pp_dtype)posted->dtype,
-	                                        posted->from, posted->to, posted->count);
+	                                        posted->from_there, posted->to_there, posted->count);
 }
 
 /* Ends after two minutes, so that a transport that hangs fails. */
@@ -333,16 +368,20 @@ static enum pp_progress test_message(const struct runner *runner, const void *wh
 static bool finish(const struct runner *runner, struct posted *posted, uint32_t count, char why[256])
 {
 	bool fine = true;
-	for (uint32_t i = count; i-- > 0;)
-		fine = fine && await(runner, test_posted, &posted[i], why) && check(&posted[i], why);
+	for (uint32_t i = count; fine && i-- > 0;) {
+		fine = await(runner, test_posted, &posted[i], why);
+		if (fine)
+			get_back(runner->memory, posted[i].to, posted[i].to_there, bytes_to(&posted[i]));
+		fine = fine && check(&posted[i], why);
+	}
 	for (uint32_t i = 0; fine && i < count; i++)
-		discard(&posted[i]);
+		discard(runner->memory, &posted[i]);
 	return fine;
 }
 
 /* Messages hold the value of (source, channel). */
 static bool exchange_messages(const struct runner *runner, const struct pp_stream *stream, uint32_t first,
-                              float (*messages)[MESSAGE], bool begin, char why[256])
+                              float (*messages)[MESSAGE], void **there, bool begin, char why[256])
 {
 	for (uint32_t i = first; i < stream->count; i++) {
 		const struct pp_instr *instr = &stream->items[i];
@@ -354,29 +393,36 @@ static bool exchange_messages(const struct runner *runner, const struct pp_strea
 		if (begin && instr->op == PP_OP_SEND) {
 			for (uint32_t k = 0; k < MESSAGE; k++)
 				message[k] = (float)value_of(source, instr->a[0], k);
-			runner->ops->post_send(runner->endpoint, instr, message);
+			there[i - first] = put_there(runner->memory, message, sizeof *messages);
+			runner->ops->post_send(runner->endpoint, instr, there[i - first]);
 		} else if (begin) {
-			runner->ops->post_recv(runner->endpoint, instr, message);
+			there[i - first] = put_there(runner->memory, message, sizeof *messages);
+			runner->ops->post_recv(runner->endpoint, instr, there[i - first]);
 		} else if (!await(runner, test_message, instr, why)) {
 			return false;
+		} else {
+			get_back(runner->memory, message, there[i - first], sizeof *messages);
 		}
 		for (uint32_t k = 0; !begin && k < MESSAGE; k++)
 			if (message[k] != (float)value_of(source, instr->a[0], k)) {
 				snprintf(why, 256, "c%" PRIu32 " brought another message", instr->a[0]);
 				return false;
 			}
+		if (!begin && runner->memory)
+			runner->memory->give(runner->memory->device, there[i - first]);
 	}
 	return true;
 }
 
-static bool run_round(const struct runner *runner, uint32_t round, float (*messages)[MESSAGE], char why[256])
+static bool run_round(const struct runner *runner, uint32_t round, float (*messages)[MESSAGE], void **there,
+                      char why[256])
 {
 	const struct pp_stream *stream = &runner->program->programs[0].streams[runner->coord.pp];
 	struct posted posted[2 * AT_ONCE];
 	uint32_t colls = 0, body = 0;
 	while (colls < stream->count && stream->items[colls].op == PP_OP_COLL)
 		colls++;
-	if (!exchange_messages(runner, stream, colls, messages, true, why))
+	if (!exchange_messages(runner, stream, colls, messages, there, true, why))
 		return false;
 	for (uint32_t i = 0; i < colls || body < AT_ONCE;) {
 		uint32_t count = 0;
@@ -388,63 +434,49 @@ static bool run_round(const struct runner *runner, uint32_t round, float (*messa
 		if (!finish(runner, posted, count, why))
 			return false;
 	}
-	return exchange_messages(runner, stream, colls, messages, false, why);
+	return exchange_messages(runner, stream, colls, messages, there, false, why);
 }
 
 bool pp_collectives_run(const struct pp_program *program, const struct pp_transport_ops *ops,
-                        struct pp_endpoint *endpoint, uint32_t world, char why[256])
+                        struct pp_endpoint *endpoint, const struct pp_test_memory *memory, uint32_t rank, char why[256])
 {
-	struct runner runner = {program, ops, endpoint, world, pp_grid_coord(program, world)};
+	struct runner runner = {program, ops, endpoint, memory, rank, pp_grid_coord(program, rank)};
 	float(*messages)[MESSAGE] = calloc((size_t)program->channel_count + 1, sizeof *messages);
-	assert(messages);
+	void **there = calloc((size_t)program->channel_count + 1, sizeof *there);
+	assert(messages && there);
 	bool fine = true;
 	for (uint32_t round = 0; fine && round < ROUNDS; round++)
-		fine = run_round(&runner, round, messages, why);
-	if (fine) /* else another may still be copying */
+		fine = run_round(&runner, round, messages, there, why);
+	if (fine) { /* else another may still be copying */
 		free(messages);
-	else
+		free(there);
+	} else {
 		ops->give_up(endpoint, why);
+	}
 	return fine;
 }
 
 struct job {
 	const struct pp_program *program;
-	struct pp_endpoint *endpoint;
-	uint32_t world;
-	bool fine;
-	char why[256];
-	pthread_t thread;
+	char (*whys)[256]; /* of each rank */
 };
 
-static void *run_job(void *argument)
+static bool run_job(void *context, const struct pp_test_seat *seat)
 {
-	struct job *job = argument;
-	job->fine = pp_collectives_run(job->program, &pp_transport_loop, job->endpoint, job->world, job->why);
-	return NULL;
+	const struct job *job = context;
+	return pp_collectives_run(job->program, seat->ops, seat->endpoint, seat->memory, seat->rank, job->whys[seat->rank]);
 }
 
-bool pp_collectives_run_loop(const struct pp_program *program, const struct pp_transport_options *options,
-                             char why[256])
+bool pp_collectives_run_threads(const struct pp_test_world *world, const struct pp_program *program,
+                                const struct pp_transport_options *options, char why[256])
 {
-	struct pp_status status;
-	uint32_t world = (uint32_t)pp_grid_world(program);
-	struct pp_loop *loop = pp_loop_create(program, options, &status);
-	struct job *jobs = calloc(world, sizeof *jobs);
-	assert(loop && jobs);
-	for (uint32_t i = 0; i < world; i++) {
-		jobs[i] = (struct job){.program = program, .endpoint = pp_loop_endpoint(loop, i), .world = i};
-		int error = pthread_create(&jobs[i].thread, NULL, run_job, &jobs[i]);
-		assert(error == 0);
-		(void)error;
-	}
-	bool fine = true;
-	for (uint32_t i = 0; i < world; i++) {
-		pthread_join(jobs[i].thread, NULL);
-		if (fine && !jobs[i].fine)
-			snprintf(why, 256, "%s", jobs[i].why);
-		fine = fine && jobs[i].fine;
-	}
-	pp_loop_destroy(loop);
-	free(jobs);
+	uint32_t ranks = (uint32_t)pp_grid_world(program), rank = 0;
+	struct job job = {program, calloc(ranks, sizeof *job.whys)};
+	assert(job.whys);
+	bool fine = pp_test_threads(world, program, options, run_job, &job);
+	while (!fine && rank + 1 < ranks && !job.whys[rank][0])
+		rank++;
+	snprintf(why, 256, "%s", job.whys[rank]);
+	free(job.whys);
 	return fine;
 }

@@ -3,7 +3,7 @@
 #ifndef PP_TEST_COLLECTIVES_H
 #define PP_TEST_COLLECTIVES_H
 
-#include "executor/transport.h"
+#include "world.h"
 
 struct pp_collective_grid {
 	uint32_t pp, tp, dp;
@@ -16,12 +16,14 @@ struct pp_program *pp_collective_program(struct pp_arena *arena, const struct pp
                                          uint32_t count);
 
 /* Post the collectives of this rank over a bound endpoint, several at once, among them those of bodies, with one
- * message of every channel under way; twice. False: `why` says what is wrong. */
+ * message of every channel under way; twice. `memory`: where they lie, NULL: in that of the host. False: `why` says
+ * what is wrong. */
 bool pp_collectives_run(const struct pp_program *program, const struct pp_transport_ops *ops,
-                        struct pp_endpoint *endpoint, uint32_t world, char why[256]);
+                        struct pp_endpoint *endpoint, const struct pp_test_memory *memory, uint32_t rank,
+                        char why[256]);
 
-/* The same with all ranks as threads over the loop transport. */
-bool pp_collectives_run_loop(const struct pp_program *program, const struct pp_transport_options *options,
-                             char why[256]);
+/* The same with all ranks as threads. */
+bool pp_collectives_run_threads(const struct pp_test_world *world, const struct pp_program *program,
+                                const struct pp_transport_options *options, char why[256]);
 
 #endif

@@ -1,10 +1,7 @@
 /* Running hand-built programs on the null device. */
 #include "run_rank.h"
 
-#include <assert.h>
-#include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 static bool run_steps(const struct pp_test_run *run, struct pp_interp *interp, struct pp_status *status)
 {
@@ -55,42 +52,31 @@ struct pp_test_result pp_test_run_rank(const struct pp_test_run *run, uint32_t r
 
 struct job {
 	const struct pp_test_run *run;
-	struct pp_loop *loop;
-	uint32_t rank;
-	struct pp_test_result result;
+	struct pp_test_result *results;
 };
 
-static void *run_job(void *argument)
+static bool run_job(void *context, const struct pp_test_seat *seat)
 {
-	struct job *job = argument;
-	job->result = pp_test_run_rank(job->run, job->rank, pp_loop_endpoint(job->loop, job->rank));
-	return NULL;
+	const struct job *job = context;
+	struct pp_test_run run = *job->run;
+	run.transport = seat->ops;
+	job->results[seat->rank] = pp_test_run_rank(&run, seat->rank, seat->endpoint);
+	return job->results[seat->rank].ok;
 }
 
-void pp_test_run_loop(const struct pp_test_run *run, struct pp_test_result *results)
+void pp_test_run_threads(const struct pp_test_world *world, const struct pp_test_run *run,
+                         struct pp_test_result *results)
 {
-	struct pp_status status;
-	uint32_t ranks = run->program->ranks;
-	struct pp_loop *loop = pp_loop_create(run->program, &run->options, &status);
-	struct job *jobs = calloc(ranks, sizeof *jobs);
-	pthread_t *threads = calloc(ranks, sizeof *threads);
-	assert(loop && jobs && threads);
-	for (uint32_t rank = 0; rank < ranks; rank++) {
-		jobs[rank] = (struct job){.run = run, .loop = loop, .rank = rank};
-		int error = pthread_create(&threads[rank], NULL, run_job, &jobs[rank]);
-		assert(error == 0);
-		(void)error;
-	}
-	for (uint32_t rank = 0; rank < ranks; rank++) {
-		pthread_join(threads[rank], NULL);
-		results[rank] = jobs[rank].result;
-	}
-	for (uint32_t rank = 0; rank < ranks; rank++) {
+	struct job job = {run, results};
+	pp_test_threads(world, run->program, &run->options, run_job, &job);
+	for (uint32_t rank = 0; rank < run->program->ranks; rank++) {
 		if (results[rank].device)
 			pp_device_null.destroy(results[rank].device);
 		results[rank].device = NULL;
 	}
-	pp_loop_destroy(loop);
-	free(jobs);
-	free(threads);
+}
+
+void pp_test_run_loop(const struct pp_test_run *run, struct pp_test_result *results)
+{
+	pp_test_run_threads(&pp_test_world_loop, run, results);
 }

@@ -1,11 +1,11 @@
-/* Runs one rank of a hand-built program on the null device, or all of them as threads over the loop transport. */
+/* Runs one rank of a hand-built program on the null device, or all of them as threads. */
 #ifndef PP_RUN_RANK_H
 #define PP_RUN_RANK_H
 
 #include "device_null.h"
+#include "world.h"
 
 #include "executor/interp.h"
-#include "executor/transport/transport_loop.h"
 
 struct pp_test_run {
 	const struct pp_program *program;
@@ -28,7 +28,9 @@ struct pp_test_result {
 /* Run a rank over an endpoint that the caller made. The caller destroys the result's device. */
 struct pp_test_result pp_test_run_rank(const struct pp_test_run *run, uint32_t rank, struct pp_endpoint *endpoint);
 
-/* Run all ranks as threads. results[ranks]. */
+/* Run all ranks as threads of such a world, or over the loop transport. results[ranks]. */
+void pp_test_run_threads(const struct pp_test_world *world, const struct pp_test_run *run,
+                         struct pp_test_result *results);
 void pp_test_run_loop(const struct pp_test_run *run, struct pp_test_result *results);
 
 #endif

@@ -16,7 +16,8 @@ static void run(const struct pp_collective_grid *grid, uint64_t seed, uint32_t c
 	struct pp_arena *arena = pp_arena_create(NULL);
 	const struct pp_program *program = pp_collective_program(arena, grid, seed, count);
 	char why[256] = "";
-	if (!pp_collectives_run_loop(program, &(struct pp_transport_options){.check_identity = true}, why))
+	if (!pp_collectives_run_threads(&pp_test_world_loop, program,
+	                                &(struct pp_transport_options){.check_identity = true}, why))
 		fail_msg("pp %u tp %u dp %u order %s: %s", grid->pp, grid->tp, grid->dp, pp_rank_order_name[grid->order], why);
 	pp_arena_destroy(arena);
 }

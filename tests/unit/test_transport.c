@@ -2,6 +2,7 @@
 #include "support/run_rank.h"
 #include "support/sample_program.h"
 
+#include "executor/transport/transport_loop.h"
 #include "ir/arena.h"
 
 #include <math.h>

@@ -1,0 +1,32 @@
+/* A link: how posts on a device's own memory travel between processes. It is a stream-ordered transport above one that
+ * works on host memory, which carries control data and, where devices cannot talk themselves, the payload. */
+#ifndef PP_LINK_H
+#define PP_LINK_H
+
+#include "transport.h"
+
+struct pp_link_start {
+	const struct pp_program *program;
+	uint32_t world; /* world rank */
+	const struct pp_transport_ops *below;
+	struct pp_endpoint *endpoint; /* bound, of `below` */
+	struct pp_transport_options options;
+	enum pp_layout queues;
+	bool quiet; /* say nothing of choices that the link makes */
+};
+
+struct pp_link {
+	const char *name; /* "staged", "nccl" */
+	const struct pp_transport_ops *ops;
+	bool has_queues; /* its posts stand in the queues of the layout; else executor/transport/queued.h has to do it */
+	/* Will it do for this many ranks on this machine? *status says why not. */
+	bool (*fits)(uint32_t here, struct pp_status *status);
+	/* NULL on failure. Once the device is made, ops->bind makes the link; all ranks do so together. */
+	struct pp_endpoint *(*open)(const struct pp_link_start *start, struct pp_status *status);
+	void (*close)(struct pp_endpoint *endpoint);
+};
+
+/* Which one a run uses. */
+enum pp_link_choice { PP_LINK_AUTO, PP_LINK_STAGED, PP_LINK_DIRECT };
+
+#endif
