@@ -1,5 +1,5 @@
-/* cuBLASLt: descriptors, and matmul as work of a stream. Refuses what a step must not do: TF32, the choice of an algorithm
- * while training, operands less aligned than what the algorithm was chosen for. */
+/* cuBLASLt: descriptors, and matmul as work of a stream. Refuses what a step must not do: TF32, the choice of an
+ * algorithm while training, operands less aligned than what the algorithm was chosen for. */
 #include "multiply.h"
 #include "runtime.h"
 #include "stream.h"
@@ -87,8 +87,7 @@ cublasStatus_t cublasLtMatrixLayoutInit_internal(cublasLtMatrixLayout_t layout, 
 {
 	if (size < sizeof(struct layout) || pp_fake_type_bytes(type) == 0)
 		return CUBLAS_STATUS_INVALID_VALUE;
-	struct pp_fake_matrix matrix = {
-	    .type = type, .rows = rows, .columns = columns, .stride = stride, .batch = 1};
+	struct pp_fake_matrix matrix = {.type = type, .rows = rows, .columns = columns, .stride = stride, .batch = 1};
 	memset(layout, 0, size);
 	((struct layout *)layout)->matrix = matrix;
 	return CUBLAS_STATUS_SUCCESS;
@@ -146,8 +145,8 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout, c
 	return status;
 }
 
-cublasStatus_t cublasLtMatmulDescInit_internal(cublasLtMatmulDesc_t description, size_t size, cublasComputeType_t compute,
-                                               cudaDataType_t scale)
+cublasStatus_t cublasLtMatmulDescInit_internal(cublasLtMatmulDesc_t description, size_t size,
+                                               cublasComputeType_t compute, cudaDataType_t scale)
 {
 	if (size < sizeof(struct description))
 		return CUBLAS_STATUS_INVALID_VALUE;
@@ -259,8 +258,9 @@ static cublasStatus_t make_product(const struct description *description, const 
 	bool types = product->a.type == product->b.type && product->c.type == d->type &&
 	             (d->type == product->a.type || d->type == CUDA_R_32F);
 	bool orders = product->c.by_rows == d->by_rows;
-	bool compute = (description->compute == CUBLAS_COMPUTE_32F || description->compute == CUBLAS_COMPUTE_32F_PEDANTIC) &&
-	               description->scale == CUDA_R_32F;
+	bool compute =
+	    (description->compute == CUBLAS_COMPUTE_32F || description->compute == CUBLAS_COMPUTE_32F_PEDANTIC) &&
+	    description->scale == CUDA_R_32F;
 	bool bias = description->epilogue & CUBLASLT_EPILOGUE_BIAS;
 	product->gelu = description->epilogue & CUBLASLT_EPILOGUE_GELU;
 	uint32_t known = CUBLASLT_EPILOGUE_DEFAULT | CUBLASLT_EPILOGUE_BIAS | CUBLASLT_EPILOGUE_GELU;
@@ -272,15 +272,15 @@ static cublasStatus_t make_product(const struct description *description, const 
 }
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t description,
-                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
-                                              cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t preference, int wanted,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t preference, int wanted,
                                               cublasLtMatmulHeuristicResult_t results[], int *found)
 {
 	(void)handle;
 	*found = 0;
-	const struct pp_fake_matrix *matrices[] = {
-	    &((struct layout *)a)->matrix, &((struct layout *)b)->matrix, &((struct layout *)c)->matrix,
-	    &((struct layout *)d)->matrix};
+	const struct pp_fake_matrix *matrices[] = {&((struct layout *)a)->matrix, &((struct layout *)b)->matrix,
+	                                           &((struct layout *)c)->matrix, &((struct layout *)d)->matrix};
 	struct description asked = *(struct description *)description;
 	if (!asked.bias)
 		asked.bias = results; /* may be given later */
@@ -322,8 +322,8 @@ static void release_product(struct pp_fake_operation *operation)
 
 static const struct pp_fake_operation_kind product_kind = {.step = step_product, .release = release_product};
 
-static bool algorithm_fits(const cublasLtMatmulAlgo_t *given, const struct pp_fake_product *product, const void *workspace,
-                           size_t workspace_bytes, struct algorithm *algorithm)
+static bool algorithm_fits(const cublasLtMatmulAlgo_t *given, const struct pp_fake_product *product,
+                           const void *workspace, size_t workspace_bytes, struct algorithm *algorithm)
 {
 	if (!given) {
 		pp_fake_fault("cublasLtMatmul without an algorithm: every call would search for one");
@@ -342,15 +342,16 @@ static bool algorithm_fits(const cublasLtMatmulAlgo_t *given, const struct pp_fa
 	const void *operands[OPERANDS] = {product->a_at, product->b_at, product->c_at, product->d_at};
 	for (int i = 0; i < OPERANDS; i++)
 		if ((uintptr_t)operands[i] % algorithm->alignment[i] != 0) {
-			pp_fake_fault("cublasLtMatmul: operand %c at %p isn't aligned to %u bytes, which its algorithm was chosen for",
-			              "ABCD"[i], operands[i], algorithm->alignment[i]);
+			pp_fake_fault(
+			    "cublasLtMatmul: operand %c at %p isn't aligned to %u bytes, which its algorithm was chosen for",
+			    "ABCD"[i], operands[i], algorithm -> alignment[i]);
 			return false;
 		}
 	return true;
 }
 
-static cublasStatus_t submit(struct pp_fake_host *host, struct CUstream_st *stream, const struct pp_fake_product *product,
-                             void *workspace, uint64_t workspace_bytes)
+static cublasStatus_t submit(struct pp_fake_host *host, struct CUstream_st *stream,
+                             const struct pp_fake_product *product, void *workspace, uint64_t workspace_bytes)
 {
 	struct product_operation *operation = pp_fake_operation_make(&product_kind, sizeof *operation, "cublasLtMatmul");
 	operation->product = *product;
@@ -366,17 +367,16 @@ static cublasStatus_t submit(struct pp_fake_host *host, struct CUstream_st *stre
 	return pp_fake_submit(host, stream, base) == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 
-cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t description, const void *alpha, const void *a_at,
-                              cublasLtMatrixLayout_t a, const void *b_at, cublasLtMatrixLayout_t b, const void *beta,
-                              const void *c_at, cublasLtMatrixLayout_t c, void *d_at, cublasLtMatrixLayout_t d,
-                              const cublasLtMatmulAlgo_t *given, void *workspace, size_t workspace_bytes,
-                              cudaStream_t handle_of_stream)
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t description, const void *alpha,
+                              const void *a_at, cublasLtMatrixLayout_t a, const void *b_at, cublasLtMatrixLayout_t b,
+                              const void *beta, const void *c_at, cublasLtMatrixLayout_t c, void *d_at,
+                              cublasLtMatrixLayout_t d, const cublasLtMatmulAlgo_t *given, void *workspace,
+                              size_t workspace_bytes, cudaStream_t handle_of_stream)
 {
 	if (!handle)
 		return CUBLAS_STATUS_NOT_INITIALIZED;
-	const struct pp_fake_matrix *matrices[] = {
-	    &((struct layout *)a)->matrix, &((struct layout *)b)->matrix, &((struct layout *)c)->matrix,
-	    &((struct layout *)d)->matrix};
+	const struct pp_fake_matrix *matrices[] = {&((struct layout *)a)->matrix, &((struct layout *)b)->matrix,
+	                                           &((struct layout *)c)->matrix, &((struct layout *)d)->matrix};
 	struct pp_fake_product product;
 	cublasStatus_t status = make_product((struct description *)description, matrices, &product);
 	if (status != CUBLAS_STATUS_SUCCESS)

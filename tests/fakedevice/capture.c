@@ -1,5 +1,5 @@
-/* Stream capture (capture.h), with the errors of illegal calls. Rules: CUDA C++ Programming Guide, "Creating a graph using
- * stream capture", and the reference of cudaStreamBeginCapture and cudaThreadExchangeStreamCaptureMode. */
+/* Stream capture (capture.h), with the errors of illegal calls. Rules: CUDA C++ Programming Guide, "Creating a graph
+ * using stream capture", and the reference of cudaStreamBeginCapture and cudaThreadExchangeStreamCaptureMode. */
 #include "capture.h"
 #include "graph.h"
 #include "runtime.h"
@@ -39,7 +39,8 @@ static struct pp_fake_capture *forbidding(const struct pp_fake_host *host)
 	for (struct pp_fake_capture *capture = captures; capture; capture = capture->next) {
 		if (!capture->going || capture->mode == cudaStreamCaptureModeRelaxed)
 			continue;
-		bool all_threads = capture->mode == cudaStreamCaptureModeGlobal && host->capture_mode == cudaStreamCaptureModeGlobal;
+		bool all_threads =
+		    capture->mode == cudaStreamCaptureModeGlobal && host->capture_mode == cudaStreamCaptureModeGlobal;
 		if (capture->host == host || all_threads)
 			return capture;
 	}
@@ -115,8 +116,7 @@ cudaError_t pp_fake_capture_add(struct CUstream_st *stream, struct pp_fake_opera
 	}
 	if (operation->chain)
 		chain_node(stream, operation->chain);
-	uint32_t node =
-	    pp_fake_graph_add(capture->graph, operation, stream->capture_after, stream->capture_after_count);
+	uint32_t node = pp_fake_graph_add(capture->graph, operation, stream->capture_after, stream->capture_after_count);
 	set_after(stream, node);
 	return cudaSuccess;
 }
@@ -126,8 +126,8 @@ cudaError_t pp_fake_capture_record(struct CUstream_st *stream, struct pp_fake_re
 	record->capture = stream->capture;
 	record->node = stream->capture->graph->count;
 	record->where = stream->where;
-	return pp_fake_capture_add(stream, pp_fake_operation_make(&pp_fake_nothing, sizeof(struct pp_fake_operation),
-	                                                          "cudaEventRecord"));
+	return pp_fake_capture_add(
+	    stream, pp_fake_operation_make(&pp_fake_nothing, sizeof(struct pp_fake_operation), "cudaEventRecord"));
 }
 
 cudaError_t pp_fake_capture_wait(struct CUstream_st *stream, struct pp_fake_record *record)

@@ -1,5 +1,5 @@
-/* Graphs (graph.h). A launch is one operation of its stream; its nodes run as soon as what they come after has, those that
- * wait for other ranks beside the others. What two nodes touch that nothing orders is looked for once, at the
+/* Graphs (graph.h). A launch is one operation of its stream; its nodes run as soon as what they come after has, those
+ * that wait for other ranks beside the others. What two nodes touch that nothing orders is looked for once, at the
  * instantiation; against everything else the graph touches what its nodes touch. */
 #include "graph.h"
 #include "capture.h"
@@ -76,9 +76,8 @@ static void compare(const struct pp_fake_operation *a, const struct pp_fake_oper
 		for (uint32_t k = 0; k < b->touch_count; k++)
 			if (conflict(&a->touches[i], &b->touches[k])) {
 				pp_fake_race("race: in a graph nothing orders the %s by %s and the %s by %s of %llu bytes at %p",
-				             a->touches[i].writes ? "write" : "read", a->name,
-				             b->touches[k].writes ? "write" : "read", b->name,
-				             (unsigned long long)a->touches[i].bytes, (void *)a->touches[i].start);
+				             a->touches[i].writes ? "write" : "read", a->name, b->touches[k].writes ? "write" : "read",
+				             b->name, (unsigned long long)a->touches[i].bytes, (void *)a->touches[i].start);
 				return;
 			}
 }
@@ -257,13 +256,15 @@ static const struct pp_fake_operation_kind talking_kind = {
     .step = step_graph, .describe = describe_graph, .release = release_graph, .computes = true, .talks = true};
 
 /* The launch follows whatever the chains of its nodes have had before, and is the last of them. */
-static cudaError_t wait_for_chains(struct pp_fake_host *host, struct CUstream_st *stream, const struct CUgraph_st *graph)
+static cudaError_t wait_for_chains(struct pp_fake_host *host, struct CUstream_st *stream,
+                                   const struct CUgraph_st *graph)
 {
 	for (uint32_t i = 0; i < graph->count; i++) {
 		struct pp_fake_record **chain = graph->nodes[i].operation->chain;
 		if (!chain || !*chain)
 			continue;
-		struct pp_fake_operation *wait = pp_fake_operation_make(&pp_fake_nothing, sizeof *wait, "order of a communicator");
+		struct pp_fake_operation *wait =
+		    pp_fake_operation_make(&pp_fake_nothing, sizeof *wait, "order of a communicator");
 		wait->awaits = *chain;
 		*chain = NULL;
 		cudaError_t error = pp_fake_submit(host, stream, wait);
@@ -284,7 +285,8 @@ static void be_last_of_chains(const struct CUgraph_st *graph, struct pp_fake_rec
 	}
 }
 
-static cudaError_t launch(struct pp_fake_host *host, struct CUstream_st *stream, const struct CUgraphExec_st *executable)
+static cudaError_t launch(struct pp_fake_host *host, struct CUstream_st *stream,
+                          const struct CUgraphExec_st *executable)
 {
 	struct CUgraph_st *graph = executable->graph;
 	if (stream->capture) {
@@ -294,8 +296,8 @@ static cudaError_t launch(struct pp_fake_host *host, struct CUstream_st *stream,
 	cudaError_t error = wait_for_chains(host, stream, graph);
 	if (error != cudaSuccess)
 		return error;
-	struct graph_operation *operation = pp_fake_operation_make(executable->talks ? &talking_kind : &quiet_kind,
-	                                                           sizeof *operation, "cudaGraphLaunch");
+	struct graph_operation *operation =
+	    pp_fake_operation_make(executable->talks ? &talking_kind : &quiet_kind, sizeof *operation, "cudaGraphLaunch");
 	operation->graph = graph;
 	graph->references++;
 	operation->base.chain = &graph->last;

@@ -1,5 +1,5 @@
-/* Matrix products (multiply.h). In fp32 they are the calls of BLAS that the CPU device makes, so that results can be equal
- * to the bit; bf16 operands are widened first. Under ThreadSanitizer plain loops, which it sees. */
+/* Matrix products (multiply.h). In fp32 they are the calls of BLAS that the CPU device makes, so that results can be
+ * equal to the bit; bf16 operands are widened first. Under ThreadSanitizer plain loops, which it sees. */
 #include "multiply.h"
 #include "runtime.h"
 

@@ -1,5 +1,5 @@
-/* The arithmetic of a matrix product on the CPU: d = alpha op(a) op(b) + beta c, f32 or bf16 operands, fp32 accumulation. No
- * lock. */
+/* The arithmetic of a matrix product on the CPU: d = alpha op(a) op(b) + beta c, f32 or bf16 operands, fp32
+ * accumulation. No lock. */
 #ifndef PP_FAKE_MULTIPLY_H
 #define PP_FAKE_MULTIPLY_H
 

@@ -36,12 +36,8 @@ static cudaError_t launch(const char *name, void (*run)(void *), struct argument
 {
 	struct arguments *closure = malloc(sizeof *closure);
 	*closure = given;
-	struct pp_fake_kernel kernel = {.name = name,
-	                                .grid = {1, 1, 1},
-	                                .block = {32, 1, 1},
-	                                .run = run,
-	                                .release = free,
-	                                .closure = closure};
+	struct pp_fake_kernel kernel = {
+	    .name = name, .grid = {1, 1, 1}, .block = {32, 1, 1}, .run = run, .release = free, .closure = closure};
 	return pp_fake_launch(stream, &kernel);
 }
 
@@ -55,8 +51,8 @@ cudaError_t small_scale(float *to, const float *from, float factor, uint32_t cou
 {
 	pp_fake_reads(from, count * sizeof *from);
 	pp_fake_writes(to, count * sizeof *to);
-	return launch("small_scale", run_scale,
-	              (struct arguments){.to = to, .from = from, .value = factor, .count = count}, stream);
+	return launch("small_scale", run_scale, (struct arguments){.to = to, .from = from, .value = factor, .count = count},
+	              stream);
 }
 
 cudaError_t small_nap(uint32_t microseconds, cudaStream_t stream)

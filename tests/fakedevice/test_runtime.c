@@ -130,7 +130,8 @@ static void host_functions_run_in_order(void **state)
 static void graphs_repeat_what_was_captured(void **state)
 {
 	(void)state;
-	float *a = on_device(COUNT * sizeof(float)), *b = on_device(COUNT * sizeof(float)), *c = on_device(COUNT * sizeof(float));
+	float *a = on_device(COUNT * sizeof(float)), *b = on_device(COUNT * sizeof(float)),
+	      *c = on_device(COUNT * sizeof(float));
 	float *host = pinned(2 * COUNT * sizeof(float));
 	cudaStream_t stream = new_stream(), side = new_stream();
 	cudaEvent_t fork = new_event(cudaEventDisableTiming), join = new_event(cudaEventDisableTiming);
@@ -232,7 +233,8 @@ static void check_product(const struct case_of_product *given)
 			for (uint32_t k = 0; k < K; k++)
 				sum += get(a, given->bf16, at(given->by_rows[0], given->transpose_a, M, K, i, k)) *
 				       get(b, given->bf16, at(given->by_rows[1], given->transpose_b, K, N, k, j));
-			want[i][j] = sum + (given->beta != 0 ? given->beta * get(d, d_bf16, at(given->by_rows[2], false, M, N, i, j)) : 0);
+			want[i][j] =
+			    sum + (given->beta != 0 ? given->beta * get(d, d_bf16, at(given->by_rows[2], false, M, N, i, j)) : 0);
 		}
 	cublasLtHandle_t handle;
 	cublasLtMatmulDesc_t description;
@@ -259,8 +261,8 @@ static void check_product(const struct case_of_product *given)
 	assert_int_equal(found, 1);
 	cudaStream_t stream = new_stream();
 	float one = 1;
-	assert_int_equal(cublasLtMatmul(handle, description, &one, a, layouts[0], b, layouts[1], &given->beta, d, layouts[2], d,
-	                                layouts[2], &result.algo, NULL, 0, stream),
+	assert_int_equal(cublasLtMatmul(handle, description, &one, a, layouts[0], b, layouts[1], &given->beta, d,
+	                                layouts[2], d, layouts[2], &result.algo, NULL, 0, stream),
 	                 CUBLAS_STATUS_SUCCESS);
 	assert_int_equal(cudaStreamSynchronize(stream), cudaSuccess);
 	for (uint32_t i = 0; i < M; i++)
@@ -313,12 +315,9 @@ static void memory_is_counted(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(fresh_memory_is_nan),
-	    cmocka_unit_test(events_order_streams),
-	    cmocka_unit_test(host_functions_run_in_order),
-	    cmocka_unit_test(graphs_repeat_what_was_captured),
-	    cmocka_unit_test(products_are_right),
-	    cmocka_unit_test(memory_is_counted),
+	    cmocka_unit_test(fresh_memory_is_nan),         cmocka_unit_test(events_order_streams),
+	    cmocka_unit_test(host_functions_run_in_order), cmocka_unit_test(graphs_repeat_what_was_captured),
+	    cmocka_unit_test(products_are_right),          cmocka_unit_test(memory_is_counted),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
-/* The watchdog (watchdog.h). A deadlock: every stream with work is blocked, every host thread is blocked in a call or has
- * asked again and again for what isn't there, and nothing has moved for a while. A host thread that is elsewhere may come
- * back, so that takes longer. */
+/* The watchdog (watchdog.h). A deadlock: every stream with work is blocked, every host thread is blocked in a call or
+ * has asked again and again for what isn't there, and nothing has moved for a while. A host thread that is elsewhere
+ * may come back, so that takes longer. */
 #include "watchdog.h"
 #include "host.h"
 #include "runtime.h"
@@ -44,8 +44,8 @@ static void tabulate(char *table, size_t size)
 	size_t length = 0;
 	for (const struct pp_fake_host *host = pp_fake_hosts(); host && length < size; host = host->next) {
 		static const char *const states[] = {"is elsewhere,", "polls", "waits in"};
-		length += (size_t)snprintf(table + length, size - length, "  host %u %s %s\n", host->number, states[host->state],
-		                           host->what);
+		length += (size_t)snprintf(table + length, size - length, "  host %u %s %s\n", host->number,
+		                           states[host->state], host->what);
 	}
 	for (const struct CUstream_st *stream = pp_fake_streams(); stream && length < size; stream = stream->next) {
 		if (!stream->head)

@@ -14,7 +14,8 @@ struct pp_lane {
 	int ordinal;
 	uint32_t ends, capacity;
 	cudaStream_t stream;
-	struct pp_cuda_events events; /* [capacity][ends + 1]: where each end was when it posted, then the end of the entry */
+	struct pp_cuda_events
+	    events; /* [capacity][ends + 1]: where each end was when it posted, then the end of the entry */
 };
 
 static cudaEvent_t *events_of(const struct pp_lane *lane, uint64_t entry)
