@@ -5,9 +5,12 @@
  * element is loaded. */
 #include "checkpoint.h"
 
+#include "executor/bf16.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { PIECE = 1 << 20 }; /* bytes */
 
@@ -102,6 +105,20 @@ static uint64_t shared(const struct pp_extent *to, const struct pp_extent *from)
 	return count;
 }
 
+/* Elements of a file into a slot, from element `at` of it on. */
+static bool put(const struct pp_state_item *item, uint64_t at, uint64_t count, unsigned char *piece,
+                struct pp_status *status)
+{
+	uint64_t size = sizeof(float);
+	for (uint64_t i = 0; item->kind == PP_STATE_ROUNDED && i < count; i++) {
+		float value;
+		memcpy(&value, piece + i * sizeof value, sizeof value);
+		pp_bf16 rounded = pp_bf16_from_f32(value);
+		memcpy(piece + i * sizeof rounded, &rounded, size = sizeof rounded);
+	}
+	return item->memory->write(item->memory->context, item->slot, at * size, count * size, piece, status);
+}
+
 static bool read_run(struct pp_safetensors *file, const struct source *source, const struct run *run,
                      unsigned char *piece, struct pp_status *status)
 {
@@ -111,7 +128,7 @@ static bool read_run(struct pp_safetensors *file, const struct source *source, c
 		uint64_t count = smaller(run->count - at, PIECE / size);
 		if (!pp_safetensors_read(file, item->name, source->part.extent.count * size, (run->from + at) * size, piece,
 		                         count * size, status) ||
-		    !item->memory->write(item->memory->context, item->slot, (run->to + at) * size, count * size, piece, status))
+		    !put(item, run->to + at, count, piece, status))
 			return false;
 	}
 	return true;
@@ -198,7 +215,7 @@ static bool find_sources(struct loading *loading, const struct pp_state_item *it
 	struct pp_manifest_part *parts;
 	uint32_t count;
 	const char *name = loading->program->tensors[item->tensor].name;
-	if (!pp_manifest_parts(loading->manifest, name, item->kind != PP_STATE_WEIGHT, &parts, &count, status))
+	if (!pp_manifest_parts(loading->manifest, name, pp_state_is_moment(item->kind), &parts, &count, status))
 		return false;
 	uint64_t found = 0, wanted = saved_elements(loading, item);
 	bool ok = true;
@@ -219,7 +236,7 @@ static bool load_items(struct loading *loading, const struct pp_state *state, bo
 {
 	bool ok = true;
 	for (uint32_t i = 0; ok && i < state->count; i++)
-		if (state->items[i].kind == PP_STATE_WEIGHT || moments)
+		if (!pp_state_is_moment(state->items[i].kind) || moments)
 			ok = find_sources(loading, &state->items[i], status);
 	if (ok && loading->count)
 		qsort(loading->sources, loading->count, sizeof *loading->sources, by_file);

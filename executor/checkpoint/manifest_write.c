@@ -70,17 +70,17 @@ static void put_range(struct pp_json *json, const char *key, uint64_t begin, uin
 
 /* Who stores what of a tensor. */
 static void put_parts(struct pp_json *json, const struct pp_program *program, const uint32_t *owners, uint32_t tensor,
-                      bool moments)
+                      enum pp_state_kind kind)
 {
 	const struct pp_tensor *whole = &program->tensors[tensor];
 	char name[32];
-	pp_json_open_array(json, moments ? "moments" : "weight");
+	pp_json_open_array(json, pp_state_is_moment(kind) ? "moments" : "weight");
 	for (uint32_t tp = 0; tp < pp_grid_extent(program, PP_AXIS_TP); tp++)
 		for (uint32_t dp = 0; dp < pp_grid_extent(program, PP_AXIS_DP); dp++) {
 			struct pp_coord coord = {.pp = owners[tensor], .tp = tp, .dp = dp};
-			if (!pp_state_stores(program, owners, tensor, moments, coord))
+			if (!pp_state_stores(program, owners, tensor, kind, coord))
 				continue;
-			struct pp_extent extent = pp_state_extent(program, tensor, moments, coord);
+			struct pp_extent extent = pp_state_extent(program, tensor, kind, coord);
 			pp_checkpoint_file(name, pp_grid_rank(program, coord));
 			pp_json_open_object(json, NULL);
 			pp_json_string(json, "file", name);
@@ -107,9 +107,9 @@ static void put_tensors(struct pp_json *json, const struct pp_program *program, 
 		if (tensor->dims > 1)
 			pp_json_uint(json, NULL, tensor->columns);
 		pp_json_close(json);
-		put_parts(json, program, owners, t, false);
+		put_parts(json, program, owners, t, PP_STATE_WEIGHT);
 		if (program->train.optimizer == PP_ADAMW)
-			put_parts(json, program, owners, t, true);
+			put_parts(json, program, owners, t, PP_STATE_MOMENT1);
 		pp_json_close(json);
 	}
 	pp_json_close(json);

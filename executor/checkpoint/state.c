@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const prefixes[PP_STATE_KINDS] = {"", "optimizer.m.", "optimizer.v."};
+static const char *const prefixes[PP_STATE_KINDS] = {"", "optimizer.m.", "optimizer.v.", ""};
 
 /* What state_open gathers from. */
 struct gathering {
@@ -24,12 +24,19 @@ struct gathering {
 
 /* ---- extents --------------------------------------------------------------------------------- */
 
-struct pp_extent pp_state_extent(const struct pp_program *program, uint32_t tensor, bool moments, struct pp_coord coord)
+/* Does the optimizer keep it, so that with `zero` each dp coordinate has a shard? */
+static bool of_optimizer(const struct pp_program *program, uint32_t tensor, enum pp_state_kind kind)
+{
+	return pp_state_is_moment(kind) || (kind == PP_STATE_WEIGHT && pp_tensor_has_master(&program->tensors[tensor]));
+}
+
+struct pp_extent pp_state_extent(const struct pp_program *program, uint32_t tensor, enum pp_state_kind kind,
+                                 struct pp_coord coord)
 {
 	struct pp_extent extent = {.box = pp_tensor_box(program, tensor, coord.tp)};
 	uint64_t all = (uint64_t)extent.box.rows * extent.box.columns, shard = pp_shard_elements(program, tensor);
 	extent.count = all;
-	if (moments && program->zero && pp_grid_extent(program, PP_AXIS_DP) > 1) {
+	if (of_optimizer(program, tensor, kind) && program->zero && pp_grid_extent(program, PP_AXIS_DP) > 1) {
 		uint64_t first = coord.dp * shard;
 		extent.first = first < all ? first : all;
 		extent.count = all - extent.first < shard ? all - extent.first : shard;
@@ -37,12 +44,13 @@ struct pp_extent pp_state_extent(const struct pp_program *program, uint32_t tens
 	return extent;
 }
 
-bool pp_state_stores(const struct pp_program *program, const uint32_t *owners, uint32_t tensor, bool moments,
+bool pp_state_stores(const struct pp_program *program, const uint32_t *owners, uint32_t tensor, enum pp_state_kind kind,
                      struct pp_coord coord)
 {
-	bool sharded = program->tensors[tensor].tp_grad == PP_TP_SHARDED, spread = moments && program->zero;
-	return owners[tensor] == coord.pp && (sharded || coord.tp == 0) && (spread || coord.dp == 0) &&
-	       pp_state_extent(program, tensor, moments, coord).count > 0;
+	bool sharded = program->tensors[tensor].tp_grad == PP_TP_SHARDED;
+	bool spread = of_optimizer(program, tensor, kind) && program->zero;
+	return kind != PP_STATE_ROUNDED && owners[tensor] == coord.pp && (sharded || coord.tp == 0) &&
+	       (spread || coord.dp == 0) && pp_state_extent(program, tensor, kind, coord).count > 0;
 }
 
 void pp_state_owners(const struct pp_program *program, uint32_t *owners)
@@ -65,14 +73,13 @@ static bool add(const struct gathering *g, uint32_t tensor, enum pp_state_kind k
 	if (!name)
 		return false;
 	snprintf(name, size, "%s%s", prefixes[kind], base);
-	bool moments = kind != PP_STATE_WEIGHT;
 	g->state->items[g->state->count++] = (struct pp_state_item){
 	    .name = name,
 	    .tensor = tensor,
 	    .kind = (uint8_t)kind,
-	    .stored = pp_state_stores(g->program, g->owners, tensor, moments, g->coord),
+	    .stored = pp_state_stores(g->program, g->owners, tensor, kind, g->coord),
 	    .slot = slot,
-	    .extent = pp_state_extent(g->program, tensor, moments, g->coord),
+	    .extent = pp_state_extent(g->program, tensor, kind, g->coord),
 	    .memory = &g->state->memory,
 	};
 	return true;
@@ -83,7 +90,7 @@ static bool names_are_free(const struct pp_program *program, struct pp_status *s
 	for (uint32_t t = 0; t < program->tensor_count; t++) {
 		const char *name = program->tensors[t].name;
 		bool taken = strcmp(name, "__metadata__") == 0;
-		for (unsigned kind = PP_STATE_MOMENT1; kind < PP_STATE_KINDS; kind++)
+		for (unsigned kind = PP_STATE_MOMENT1; kind <= PP_STATE_MOMENT2; kind++)
 			taken = taken || strncmp(name, prefixes[kind], strlen(prefixes[kind])) == 0;
 		if (taken)
 			return pp_fail(status, PP_EXIT_ENVIRONMENT,
@@ -92,8 +99,8 @@ static bool names_are_free(const struct pp_program *program, struct pp_status *s
 	return true;
 }
 
-/* Moments are named by the updates of the rank. */
-static bool add_moments(const struct gathering *g)
+/* Moments and master copies are named by the updates of the rank. */
+static bool add_updated(const struct gathering *g)
 {
 	const struct pp_program *program = g->program;
 	const struct pp_stream *stream = &pp_program_find(program, "train")->streams[g->coord.pp];
@@ -106,6 +113,8 @@ static bool add_moments(const struct gathering *g)
 			if (instr->a[2 + k] != PP_NULL &&
 			    !add(g, tensor, (enum pp_state_kind)(PP_STATE_MOMENT1 + k), instr->a[2 + k]))
 				return false;
+		if (instr->extra != PP_NULL && !add(g, tensor, PP_STATE_WEIGHT, instr->extra))
+			return false;
 	}
 	return true;
 }
@@ -118,7 +127,8 @@ static bool add_weights(const struct gathering *g)
 		if (g->program->stages[use->stage].rank != g->coord.pp || use->tensor == last)
 			continue;
 		last = use->tensor;
-		if (!add(g, use->tensor, PP_STATE_WEIGHT, use->weight))
+		bool rounded = pp_tensor_has_master(&g->program->tensors[use->tensor]);
+		if (!add(g, use->tensor, rounded ? PP_STATE_ROUNDED : PP_STATE_WEIGHT, use->weight))
 			return false;
 	}
 	return true;
@@ -144,7 +154,7 @@ bool pp_state_open(const struct pp_program *program, struct pp_coord coord, cons
 	bool ok = owners && state->items;
 	if (ok)
 		pp_state_owners(program, owners);
-	ok = ok && add_weights(&gathering) && add_moments(&gathering);
+	ok = ok && add_weights(&gathering) && add_updated(&gathering);
 	free(owners);
 	if (ok)
 		qsort(state->items, state->count, sizeof *state->items, by_tensor);

@@ -1,5 +1,6 @@
 /* What training keeps from step to step, by global names: weights NAME, moments optimizer.m.NAME, optimizer.v.NAME.
- * Each coordinate of the grid holds an extent of each. */
+ * Each coordinate of the grid holds an extent of each. All of it is f32: of a weight with a master copy, that is kept,
+ * and the weight itself is made from it, rounded, wherever it is loaded. */
 #ifndef PP_STATE_H
 #define PP_STATE_H
 
@@ -7,7 +8,13 @@
 
 #include "ir/grid.h"
 
-enum pp_state_kind { PP_STATE_WEIGHT, PP_STATE_MOMENT1, PP_STATE_MOMENT2, PP_STATE_KINDS };
+/* PP_STATE_ROUNDED: a weight with a master copy, of which PP_STATE_WEIGHT is that copy; never stored. */
+enum pp_state_kind { PP_STATE_WEIGHT, PP_STATE_MOMENT1, PP_STATE_MOMENT2, PP_STATE_ROUNDED, PP_STATE_KINDS };
+
+static inline bool pp_state_is_moment(uint8_t kind)
+{
+	return kind == PP_STATE_MOMENT1 || kind == PP_STATE_MOMENT2;
+}
 
 /* Elements of a tensor that lie together: `count` of a rectangle of it, row-major, from the `first` on. */
 struct pp_extent {
@@ -46,11 +53,11 @@ bool pp_state_open(const struct pp_program *program, struct pp_coord coord, cons
 void pp_state_close(struct pp_state *state);
 
 /* What a coordinate holds of a tensor that its pipeline rank uses. Shards of the optimizer's state may be empty. */
-struct pp_extent pp_state_extent(const struct pp_program *program, uint32_t tensor, bool moments,
+struct pp_extent pp_state_extent(const struct pp_program *program, uint32_t tensor, enum pp_state_kind kind,
                                  struct pp_coord coord);
 
 /* Does the coordinate write its extent? Of copies, one does. `owners`: by pp_state_owners. */
-bool pp_state_stores(const struct pp_program *program, const uint32_t *owners, uint32_t tensor, bool moments,
+bool pp_state_stores(const struct pp_program *program, const uint32_t *owners, uint32_t tensor, enum pp_state_kind kind,
                      struct pp_coord coord);
 
 /* The lowest pipeline rank that uses each tensor, PP_NULL: none. owners[tensor_count]. */

@@ -1,5 +1,6 @@
 /* Checkpoints of a grid: saved by one, loaded by another, every element is where it belongs. Elements are known by
  * their values; padding of the vocabulary differs between grids. */
+#include "executor/bf16.h"
 #include "executor/checkpoint/checkpoint.h"
 
 #include "support/random.h"
@@ -17,13 +18,14 @@
 
 #include <cmocka.h>
 
-enum { TENSORS = 5, VOCAB = 10, TABLE = 0, SLOTS_EACH = 3 };
+enum { TENSORS = 5, VOCAB = 10, TABLE = 0, SLOTS_EACH = 4 };
 
 static char folder[] = "/tmp/checkpoint-shards-XXXXXX";
 
 struct grid {
 	uint32_t pp, tp, dp, zero;
 	uint8_t order;
+	bool half; /* weights are bf16 and have master copies */
 };
 
 /* A program of one table and four tensors: split by rows, by columns, not at all. The last stage ties the table. */
@@ -35,7 +37,7 @@ struct world {
 	struct pp_state *states;
 };
 
-static void make_tensors(struct pp_program *program)
+static void make_tensors(struct pp_program *program, bool half)
 {
 	static const struct pp_tensor tensors[TENSORS] = {
 	    {.name = "emb.weight", .columns = 6, .dims = 2, .tp_grad = PP_TP_SHARDED, .shard = 0},
@@ -47,10 +49,12 @@ static void make_tensors(struct pp_program *program)
 	program->tensor_count = TENSORS;
 	program->tensors = PP_NEW_ARRAY(program->arena, struct pp_tensor, TENSORS);
 	memcpy(program->tensors, tensors, sizeof tensors);
+	for (uint32_t t = 0; t < TENSORS; t++)
+		program->tensors[t].dtype = half ? PP_BF16 : PP_F32;
 	program->tensors[TABLE].rows = (VOCAB + program->tp - 1) / program->tp * program->tp;
 }
 
-/* Tensor t lives on rank t mod pp, the table also on the last one; slots 3t: weight, moments. */
+/* Tensor t lives on rank t mod pp, the table also on the last one; slots 4t: weight, moments, master copy. */
 static void make_uses(struct pp_program *program)
 {
 	program->uses = PP_NEW_ARRAY(program->arena, struct pp_use, TENSORS + 1);
@@ -70,8 +74,10 @@ static void make_stream(struct pp_program *program, uint32_t rank)
 	for (uint32_t i = 0; i < program->use_count; i++)
 		if (program->uses[i].stage == rank) {
 			uint32_t slot = program->uses[i].weight;
-			stream->items[stream->count++] =
-			    (struct pp_instr){.op = PP_OP_OPT, .a = {slot, PP_NULL, slot + 1, slot + 2}, .extra = PP_NULL};
+			stream->items[stream->count++] = (struct pp_instr){
+			    .op = PP_OP_OPT,
+			    .a = {slot, PP_NULL, slot + 1, slot + 2},
+			    .extra = pp_tensor_has_master(&program->tensors[program->uses[i].tensor]) ? slot + 3 : PP_NULL};
 		}
 	struct pp_rank *own = &program->rank[rank];
 	own->slot_count = TENSORS * SLOTS_EACH;
@@ -125,7 +131,7 @@ static struct world make_world(const struct grid *grid)
 	                               .program_count = 1};
 	program->programs->name = "train";
 	program->programs->streams = PP_NEW_ARRAY(w.arena, struct pp_stream, grid->pp);
-	make_tensors(program);
+	make_tensors(program, grid->half);
 	make_uses(program);
 	make_body(program);
 	for (uint32_t rank = 0; rank < grid->pp; rank++) {
@@ -161,8 +167,9 @@ static void drop_world(struct world *w)
 	pp_arena_destroy(w->arena);
 }
 
-/* Every element of what a rank holds, in the order in which it lies there; NULL: the end. */
-static float *element(const struct world *w, uint32_t rank, const struct pp_state_item *item, uint64_t i, float *value)
+/* Every element of what a rank holds, in the order in which it lies there: its address, its value and, of weights that
+ * are rounded from master copies, whether it is bf16. NULL: the end. */
+static void *element(const struct world *w, uint32_t rank, const struct pp_state_item *item, uint64_t i, float *value)
 {
 	const struct pp_extent *extent = &item->extent;
 	if (i >= extent->count)
@@ -170,16 +177,26 @@ static float *element(const struct world *w, uint32_t rank, const struct pp_stat
 	uint64_t at = extent->first + i, row = extent->box.row + at / extent->box.columns,
 	         column = extent->box.column + at % extent->box.columns;
 	bool padding = item->tensor == TABLE && row >= VOCAB;
-	*value = padding ? 0 : (float)(((item->kind * 10 + item->tensor + 1) * 100 + row) * 100 + column);
-	return (float *)w->slots[rank][item->slot] + i;
+	uint64_t kind = item->kind == PP_STATE_ROUNDED ? PP_STATE_WEIGHT : item->kind;
+	*value = padding ? 0 : (float)(((kind * 10 + item->tensor + 1) * 100 + row) * 100 + column);
+	size_t size = item->kind == PP_STATE_ROUNDED ? sizeof(pp_bf16) : sizeof(float);
+	return (unsigned char *)w->slots[rank][item->slot] + i * size;
+}
+
+static bool is_value(const struct pp_state_item *item, const void *at, float value)
+{
+	pp_bf16 rounded = pp_bf16_from_f32(value);
+	return item->kind == PP_STATE_ROUNDED ? memcmp(at, &rounded, sizeof rounded) == 0
+	                                      : memcmp(at, &value, sizeof value) == 0;
 }
 
 static void fill(struct world *w)
 {
 	for (uint32_t r = 0; r < w->size; r++)
 		for (uint32_t i = 0; i < w->states[r].count; i++) {
+			const struct pp_state_item *item = &w->states[r].items[i];
 			float value, *at;
-			for (uint64_t k = 0; (at = element(w, r, &w->states[r].items[i], k, &value)); k++)
+			for (uint64_t k = 0; item->kind != PP_STATE_ROUNDED && (at = element(w, r, item, k, &value)); k++)
 				*at = value;
 		}
 }
@@ -223,11 +240,13 @@ static void load(struct world *w, const struct grid *from)
 		assert_true(point.step == 7 && point.next_sample == 99);
 		for (uint32_t i = 0; i < w->states[r].count; i++) {
 			const struct pp_state_item *item = &w->states[r].items[i];
-			float value, *at;
+			float value;
+			void *at;
 			for (uint64_t k = 0; (at = element(w, r, item, k, &value)); k++)
-				if (*at != value)
-					fail_msg("%s, element %d of rank %u: %g, not %g (from pp %u tp %u dp %u zero %u)", item->name,
-					         (int)k, r, (double)*at, (double)value, from->pp, from->tp, from->dp, from->zero);
+				if (!is_value(item, at, value))
+					fail_msg("%s, kind %u, element %d of rank %u is not %g (from pp %u tp %u dp %u zero %u)",
+					         item->name, item->kind, (int)k, r, (double)value, from->pp, from->tp, from->dp,
+					         from->zero);
 		}
 	}
 }
@@ -240,7 +259,7 @@ static void assert_stored_once(const struct world *w)
 		for (uint32_t i = 0; i < w->states[r].count; i++)
 			stored += w->states[r].items[i].stored ? w->states[r].items[i].extent.count : 0;
 	for (uint32_t t = 0; t < TENSORS; t++)
-		wanted += (uint64_t)w->program->tensors[t].rows * w->program->tensors[t].columns * PP_STATE_KINDS;
+		wanted += (uint64_t)w->program->tensors[t].rows * w->program->tensors[t].columns * 3; /* and two moments */
 	assert_int_equal(stored, wanted);
 }
 
@@ -267,11 +286,14 @@ static void every_cut_into_every_other(void **state)
 			                         .tp = tps[random_below(&seed, 5)],
 			                         .dp = 1 + random_below(&seed, 5),
 			                         .zero = random_below(&seed, 2),
-			                         .order = (uint8_t)random_below(&seed, PP_RANK_ORDER_COUNT)};
+			                         .order = (uint8_t)random_below(&seed, PP_RANK_ORDER_COUNT),
+			                         .half = round % 2};
 		transfer(&grids[0], &grids[1]);
 	}
-	transfer(&(struct grid){1, 1, 9, 1, 0}, &(struct grid){1, 1, 1, 0, 0}); /* more owners than elements of the norm */
-	transfer(&(struct grid){1, 1, 1, 0, 0}, &(struct grid){1, 4, 9, 1, 0});
+	for (int half = 0; half < 2; half++) { /* more owners than elements of the norm */
+		transfer(&(struct grid){1, 1, 9, 1, 0, half}, &(struct grid){1, 1, 1, 0, 0, half});
+		transfer(&(struct grid){1, 1, 1, 0, 0, half}, &(struct grid){1, 4, 9, 1, 0, half});
+	}
 }
 
 /* Copies are stored by dp 0, whole tensors by tp 0: nobody else has a file. */
