@@ -10,6 +10,7 @@
 #ifndef PP_EMULATION_H
 #define PP_EMULATION_H
 
+#include "emulation_order.h"
 #include "fake_launch.h"
 
 #include <cuda_runtime_api.h>
@@ -48,12 +49,6 @@
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
-
-enum pp_emulation_order { PP_EMULATE_UP, PP_EMULATE_DOWN, PP_EMULATE_RANDOM };
-
-/* Order of threads and blocks in launches from now on, by all threads of the process. At the start: the environment
- * variable PP_EMULATE = up, down or a seed; without it up. */
-extern "C" void pp_emulation_set_order(enum pp_emulation_order order, uint64_t seed);
 
 namespace pp_emulation
 {

@@ -45,11 +45,6 @@ void pp_cuda_add_norm(cudaStream_t stream, enum pp_cuda_type type, size_t rows, 
                       const void *b, void *sum, const void *gamma, const void *beta, void *y, float *mean, float *rstd);
 void pp_cuda_norm_dx(cudaStream_t stream, enum pp_cuda_type type, size_t rows, size_t columns, bool rms, const void *dy,
                      const void *x, const void *gamma, const float *mean, const float *rstd, void *dx);
-/* Scratch: pp_scratch_norm_dw. */
-void pp_cuda_norm_dw(cudaStream_t stream, enum pp_cuda_type type, size_t rows, size_t columns, bool rms, const void *dy,
-                     const void *x, const float *mean, const float *rstd, float *dgamma, bool accumulate_gamma,
-                     float *dbeta, bool accumulate_beta, void *scratch);
-
 /* ---- attention: attention*.cu ---------------------------------------------------------------- */
 
 /* Heads are at most this wide. Probabilities and their gradients are rounded to bf16 between products where the type
@@ -109,6 +104,11 @@ void pp_cuda_cross_entropy_part(cudaStream_t stream, enum pp_cuda_type type, con
                                 const float *stats, void *dlogits, double loss[2], void *scratch);
 
 /* ---- sums: reduce.cu ------------------------------------------------------------------------- */
+
+/* Scratch: pp_scratch_norm_dw. */
+void pp_cuda_norm_dw(cudaStream_t stream, enum pp_cuda_type type, size_t rows, size_t columns, bool rms, const void *dy,
+                     const void *x, const float *mean, const float *rstd, float *dgamma, bool accumulate_gamma,
+                     float *dbeta, bool accumulate_beta, void *scratch);
 
 /* sums[j] (+)= sum over t of x[t,j]: the gradient of a bias. Scratch: pp_scratch_column_sums. */
 void pp_cuda_column_sums(cudaStream_t stream, enum pp_cuda_type type, size_t tokens, size_t columns, const void *x,

@@ -6,7 +6,8 @@
 
 #include "members_cuda.h"
 
-namespace {
+namespace
+{
 
 constexpr uint64_t THREADS = 256, BLOCKS = 1024;
 
@@ -80,15 +81,13 @@ dim3 grid_of(uint64_t elements, uint32_t rows)
 	return dim3(static_cast<unsigned>(blocks < BLOCKS ? blocks : BLOCKS), rows);
 }
 
-template <typename T>
-void launch_whole(cudaStream_t stream, const pp_cuda_members &members, uint64_t elements)
+template <typename T> void launch_whole(cudaStream_t stream, const pp_cuda_members &members, uint64_t elements)
 {
 	touch(members, elements * sizeof(T), elements * sizeof(T));
 	PP_LAUNCH_FREE(sum_whole<T>, grid_of(elements, 1), dim3(THREADS), stream, members, elements);
 }
 
-template <typename T>
-void launch_shares(cudaStream_t stream, const pp_cuda_members &members, uint64_t elements)
+template <typename T> void launch_shares(cudaStream_t stream, const pp_cuda_members &members, uint64_t elements)
 {
 	touch(members, members.count * elements * sizeof(T), elements * sizeof(T));
 	PP_LAUNCH_FREE(sum_shares<T>, grid_of(elements, members.count), dim3(THREADS), stream, members, elements);

@@ -1,0 +1,96 @@
+/* Rotary positions. The angles are taken in fp64, so that they are right at any position, once for all heads: a table
+ * of cosines and sines of the positions of a sample in scratch, then the turns. */
+#include "launch.h"
+
+#include "kernels_cuda.h"
+#include "vector.h"
+
+enum { BLOCK = 256, HEADS = 4 }; /* heads that a thread turns by the same angles */
+
+/* cosine[position][pair], then sine likewise. */
+__global__ void rotation_table(size_t seq, size_t pairs, double theta, bool back, float *cosine, float *sine)
+{
+	size_t i = (size_t)blockIdx.x * BLOCK + threadIdx.x;
+	if (i >= seq * pairs)
+		return;
+	size_t position = i / pairs, pair = i % pairs;
+	double angle = (double)position * pow(theta, -(double)pair / (double)pairs), s, c;
+	sincos(back ? -angle : angle, &s, &c);
+	cosine[i] = (float)c;
+	sine[i] = (float)s;
+}
+
+template <typename T> struct rotate_call {
+	size_t tokens, seq, heads, head_columns;
+	const T *x;
+	T *y;
+	const float *cosine, *sine;
+};
+
+/* A thread takes one pack of pairs of up to HEADS heads of a token: threadIdx.x counts packs, threadIdx.y tokens,
+ * blockIdx.y groups of heads. */
+template <typename T, bool aligned> __global__ void __launch_bounds__(BLOCK) rotate_pairs(rotate_call<T> call)
+{
+	enum { SIZE = pack_of<T>::SIZE };
+	size_t pairs = call.head_columns / 2, t = (size_t)blockIdx.x * blockDim.y + threadIdx.y;
+	size_t first_head = (size_t)blockIdx.y * HEADS;
+	if (t >= call.tokens)
+		return;
+	size_t table = t % call.seq * pairs;
+	for (size_t number = threadIdx.x; number * SIZE < pairs; number += blockDim.x) {
+		pack<SIZE> cosine = load_f32<aligned, SIZE>(call.cosine + table, number, pairs);
+		pack<SIZE> sine = load_f32<aligned, SIZE>(call.sine + table, number, pairs);
+#pragma unroll
+		for (size_t h = 0; h < HEADS; h++) {
+			if (first_head + h >= call.heads)
+				break;
+			size_t at = (t * call.heads + first_head + h) * call.head_columns;
+			pack<SIZE> a = load<aligned>(call.x + at, number, pairs),
+			           b = load<aligned>(call.x + at + pairs, number, pairs);
+			pack<SIZE> low, high;
+#pragma unroll
+			for (int i = 0; i < SIZE; i++) {
+				low.at[i] = a.at[i] * cosine.at[i] - b.at[i] * sine.at[i];
+				high.at[i] = b.at[i] * cosine.at[i] + a.at[i] * sine.at[i];
+			}
+			store<aligned>(call.y + at, number, pairs, low);
+			store<aligned>(call.y + at + pairs, number, pairs, high);
+		}
+	}
+}
+
+template <typename T> static void rotate(cudaStream_t stream, const rotate_call<T> &call)
+{
+	size_t pairs = call.head_columns / 2, packs = ceil_of(pairs, pack_of<T>::SIZE);
+	unsigned across = 1;
+	while (across < packs && across < WARP)
+		across *= 2;
+	dim3 block(across, BLOCK / across);
+	dim3 grid(blocks_of(call.tokens, block.y), blocks_of(call.heads, HEADS));
+	bool aligned = pairs % pack_of<T>::SIZE == 0 && on_16_bytes(call.x) && on_16_bytes(call.y);
+	size_t bytes = call.tokens * call.heads * call.head_columns * sizeof(T);
+	PP_READS(call.x, bytes);
+	PP_READS(call.cosine, 2 * call.seq * pairs * sizeof(float));
+	PP_WRITES(call.y, bytes);
+	if (aligned)
+		PP_LAUNCH_FREE((rotate_pairs<T, true>), grid, block, stream, call);
+	else
+		PP_LAUNCH_FREE((rotate_pairs<T, false>), grid, block, stream, call);
+}
+
+void pp_cuda_rotate(cudaStream_t stream, enum pp_cuda_type type, const struct pp_rotation *shape, const void *x,
+                    void *y, void *scratch)
+{
+	typedef __nv_bfloat16 bf16;
+	size_t pairs = shape->head_columns / 2, angles = shape->seq * pairs;
+	float *cosine = static_cast<float *>(scratch), *sine = cosine + angles;
+	PP_WRITES(cosine, 2 * angles * sizeof *cosine);
+	PP_LAUNCH_FREE(rotation_table, blocks_of(angles, BLOCK), BLOCK, stream, shape->seq, pairs, (double)shape->theta,
+	               shape->back, cosine, sine);
+	if (type == PP_CUDA_BF16)
+		rotate<bf16>(stream, {shape->tokens, shape->seq, shape->heads, shape->head_columns, (const bf16 *)x, (bf16 *)y,
+		                      cosine, sine});
+	else
+		rotate<float>(stream, {shape->tokens, shape->seq, shape->heads, shape->head_columns, (const float *)x,
+		                       (float *)y, cosine, sine});
+}
