@@ -45,6 +45,34 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
 	return pp_fake_leave(host, cudaSuccess);
 }
 
+struct pp_fake_record *pp_fake_stream_record(struct pp_fake_host *host, struct CUstream_st *stream)
+{
+	struct pp_fake_record *made = pp_fake_record_make();
+	cudaError_t error;
+	if (stream->capture) {
+		error = pp_fake_capture_record(stream, made);
+	} else {
+		struct pp_fake_operation *operation =
+		    pp_fake_operation_make(&pp_fake_nothing, sizeof *operation, "cudaEventRecord");
+		operation->records = pp_fake_record_keep(made);
+		error = pp_fake_submit(host, stream, operation);
+	}
+	if (error == cudaSuccess)
+		return made;
+	pp_fake_record_drop(made);
+	return NULL;
+}
+
+cudaError_t pp_fake_stream_wait(struct pp_fake_host *host, struct CUstream_st *stream, struct pp_fake_record *record)
+{
+	if (record->capture || stream->capture)
+		return pp_fake_capture_wait(stream, record);
+	struct pp_fake_operation *operation =
+	    pp_fake_operation_make(&pp_fake_nothing, sizeof *operation, "cudaStreamWaitEvent");
+	operation->awaits = pp_fake_record_keep(record);
+	return pp_fake_submit(host, stream, operation);
+}
+
 static cudaError_t record(struct pp_fake_host *host, struct CUevent_st *event, struct CUstream_st *stream)
 {
 	if (event->device != stream->device) {
@@ -52,14 +80,12 @@ static cudaError_t record(struct pp_fake_host *host, struct CUevent_st *event, s
 		              stream->device);
 		return cudaErrorInvalidResourceHandle;
 	}
+	struct pp_fake_record *made = pp_fake_stream_record(host, stream);
+	if (!made)
+		return cudaErrorStreamCaptureInvalidated;
 	pp_fake_record_drop(event->last);
-	event->last = pp_fake_record_make();
-	if (stream->capture)
-		return pp_fake_capture_record(stream, event->last);
-	struct pp_fake_operation *operation =
-	    pp_fake_operation_make(&pp_fake_nothing, sizeof *operation, "cudaEventRecord");
-	operation->records = pp_fake_record_keep(event->last);
-	return pp_fake_submit(host, stream, operation);
+	event->last = made;
+	return cudaSuccess;
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle)
@@ -86,12 +112,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned
 		return pp_fake_leave(host, cudaErrorInvalidResourceHandle);
 	if (++host->waits_made == pp_fake_settings()->drop_wait || !event->last)
 		return pp_fake_leave(host, cudaSuccess);
-	if (event->last->capture || stream->capture)
-		return pp_fake_leave(host, pp_fake_capture_wait(stream, event->last));
-	struct pp_fake_operation *operation =
-	    pp_fake_operation_make(&pp_fake_nothing, sizeof *operation, "cudaStreamWaitEvent");
-	operation->awaits = pp_fake_record_keep(event->last);
-	return pp_fake_leave(host, pp_fake_submit(host, stream, operation));
+	return pp_fake_leave(host, pp_fake_stream_wait(host, stream, event->last));
 }
 
 /* Errors of asking about an event while captures go on. */

@@ -51,8 +51,10 @@ static struct pp_fake_host *make_host(void)
 	host->capture_mode = cudaStreamCaptureModeGlobal;
 	for (struct pp_fake_host *other = hosts.first; other; other = other->next)
 		pp_fake_clock_join(&host->clock, &other->clock);
-	host->next = hosts.first;
-	hosts.first = host;
+	struct pp_fake_host **end = &hosts.first;
+	while (*end)
+		end = &(*end)->next;
+	*end = host;
 	pthread_setspecific(hosts.key, host);
 	return host;
 }

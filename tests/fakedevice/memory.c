@@ -147,7 +147,7 @@ static cudaError_t release(struct pp_fake_host *host, void *start, enum pp_fake_
 		pp_fake_fault("%p was freed but is no such allocation (freed before, or made by another call)", start);
 		return cudaErrorInvalidValue;
 	}
-	pp_fake_streams_await(host, -1, "freeing memory");
+	pp_fake_streams_await(host, allocation->device, "freeing memory");
 	if (kind == PP_FAKE_DEVICE)
 		memory.used[allocation->device] -= allocation->bytes;
 	if (!registered) {

@@ -46,6 +46,7 @@ static void start(void)
 	    .threads = (uint32_t)number("PP_FAKE_THREADS", 2),
 	    .quiet_ms = (uint32_t)number("PP_FAKE_QUIET_MS", 500),
 	    .stall_ms = (uint32_t)number("PP_FAKE_STALL_MS", 10000),
+	    .resident = (uint32_t)number("PP_FAKE_RESIDENT", 0),
 	    .devices = devices ? atoi(devices) : 1,
 	    .driver = (int)number("PP_FAKE_DRIVER", 13000),
 	    .watchdog = number("PP_FAKE_WATCHDOG", 1) != 0,
@@ -134,7 +135,7 @@ static void end_badly(void)
 {
 	if (fake.reports == 0)
 		return;
-	fprintf(stderr, "fake cuda: %llu reports, %llu of them races\n", (unsigned long long)fake.reports,
+	fprintf(stderr, "fake cuda: reports: %llu, races among them: %llu\n", (unsigned long long)fake.reports,
 	        (unsigned long long)fake.races);
 	fflush(NULL);
 	_exit(PP_FAKE_EXIT);
@@ -170,12 +171,12 @@ void pp_fake_race(const char *format, ...)
 
 void pp_fake_die(const char *format, ...)
 {
+	static char last_words[1 << 17];
 	va_list arguments;
 	va_start(arguments, format);
-	fprintf(stderr, "fake cuda: ");
-	vfprintf(stderr, format, arguments);
-	fprintf(stderr, "\n");
+	vsnprintf(last_words, sizeof last_words, format, arguments);
 	va_end(arguments);
+	fprintf(stderr, "fake cuda: %s\n", last_words); /* at one go: other processes may be saying the same */
 	fflush(NULL);
 	_exit(PP_FAKE_EXIT);
 }

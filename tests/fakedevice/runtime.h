@@ -15,6 +15,7 @@ struct pp_fake_settings {
 	uint32_t threads;        /* PP_FAKE_THREADS that run the streams */
 	uint32_t quiet_ms;       /* PP_FAKE_QUIET_MS: all are blocked and nothing moved for so long: a deadlock */
 	uint32_t stall_ms;       /* PP_FAKE_STALL_MS: the same where some host thread is outside of the fake */
+	uint32_t resident;       /* PP_FAKE_RESIDENT: NCCL operations that a device has room for; 0: all */
 	int devices;             /* PP_FAKE_DEVICES; below 0: no driver */
 	int driver;              /* PP_FAKE_DRIVER: version, 13000 */
 	bool watchdog;           /* PP_FAKE_WATCHDOG */

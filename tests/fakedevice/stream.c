@@ -111,8 +111,10 @@ static cudaError_t make_stream(struct pp_fake_host *host, cudaStream_t *made, un
 	stream->agent = pp_fake_agent_take(&stream->clock);
 	stream->device = host->device;
 	stream->where = pp_fake_text("stream %u of host %u", host->streams_made++, host->number);
-	stream->next = streams;
-	streams = stream;
+	struct CUstream_st **end = &streams;
+	while (*end)
+		end = &(*end)->next;
+	*end = stream;
 	*made = stream;
 	return cudaSuccess;
 }
@@ -183,6 +185,14 @@ static bool check_touches(const struct CUstream_st *stream, const struct pp_fake
 	return good;
 }
 
+static void mark(struct pp_fake_record *record, const struct CUstream_st *stream)
+{
+	if (!record)
+		return;
+	record->clock = stream->clock;
+	record->where = stream->where;
+}
+
 /* The operation runs after all that its stream and its host thread have done so far. */
 static void look_for_races(struct pp_fake_host *host, struct CUstream_st *stream,
                            const struct pp_fake_operation *operation)
@@ -190,19 +200,12 @@ static void look_for_races(struct pp_fake_host *host, struct CUstream_st *stream
 	pp_fake_clock_join(&stream->clock, &host->clock);
 	if (operation->awaits)
 		pp_fake_clock_join(&stream->clock, &operation->awaits->clock);
+	mark(operation->starts, stream); /* what comes after its start doesn't come after its end */
 	pp_fake_clock_tick(&stream->clock, stream->agent);
 	struct pp_fake_toucher by = {
 	    .agent = stream->agent, .clock = &stream->clock, .name = operation->name, .where = stream->where};
 	for (uint32_t i = 0; i < operation->touch_count; i++)
 		pp_fake_races_touch(&by, &operation->touches[i]);
-}
-
-static void mark(struct pp_fake_record *record, const struct CUstream_st *stream)
-{
-	if (!record)
-		return;
-	record->clock = stream->clock;
-	record->where = stream->where;
 }
 
 cudaError_t pp_fake_submit(struct pp_fake_host *host, struct CUstream_st *stream, struct pp_fake_operation *operation)
@@ -218,7 +221,6 @@ cudaError_t pp_fake_submit(struct pp_fake_host *host, struct CUstream_st *stream
 		pp_fake_operation_chain(operation, operation->chain);
 	look_for_races(host, stream, operation);
 	mark(operation->records, stream);
-	mark(operation->starts, stream);
 	pp_fake_tsan_release(&operation->token);
 	if (stream->tail)
 		stream->tail->next = operation;
@@ -247,7 +249,7 @@ void pp_fake_streams_await(struct pp_fake_host *host, int device, const char *ca
 {
 	struct CUstream_st *stream = streams;
 	while (stream) {
-		bool busy = (device < 0 || stream->device == device) && stream->finished < stream->given;
+		bool busy = stream->device == device && stream->finished < stream->given;
 		if (busy) {
 			pp_fake_host_blocked(host, "%s, for %s", call, stream->where);
 			pp_fake_wait(0);
@@ -255,7 +257,7 @@ void pp_fake_streams_await(struct pp_fake_host *host, int device, const char *ca
 		stream = busy ? streams : stream->next; /* streams may have come and gone meanwhile */
 	}
 	for (stream = streams; stream; stream = stream->next) {
-		if (device >= 0 && stream->device != device)
+		if (stream->device != device)
 			continue;
 		pp_fake_clock_join(&host->clock, &stream->clock);
 		pp_fake_tsan_acquire(&stream->fiber.token);

@@ -100,9 +100,14 @@ extern const struct pp_fake_operation_kind pp_fake_nothing; /* waits and records
  * are checked. An error: the operation is freed and nothing has changed. */
 cudaError_t pp_fake_submit(struct pp_fake_host *host, struct CUstream_st *stream, struct pp_fake_operation *operation);
 
+/* What cudaEventRecord and cudaStreamWaitEvent do, captures included. The record is the caller's to drop; NULL: an
+ * error. */
+struct pp_fake_record *pp_fake_stream_record(struct pp_fake_host *host, struct CUstream_st *stream);
+cudaError_t pp_fake_stream_wait(struct pp_fake_host *host, struct CUstream_st *stream, struct pp_fake_record *record);
+
 /* Blocks until all that the stream has been given has run. */
 void pp_fake_stream_await(struct pp_fake_host *host, struct CUstream_st *stream, const char *call);
-/* The same for all streams of a device; below 0: of all devices. */
+/* The same for all streams of a device. */
 void pp_fake_streams_await(struct pp_fake_host *host, int device, const char *call);
 /* Frees a destroyed stream that has run dry. */
 void pp_fake_stream_reap(struct CUstream_st *stream);

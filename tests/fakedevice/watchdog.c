@@ -2,6 +2,7 @@
  * has asked again and again for what isn't there, and nothing has moved for a while. A host thread that is elsewhere
  * may come back, so that takes longer. */
 #include "watchdog.h"
+#include "board.h"
 #include "host.h"
 #include "runtime.h"
 #include "stream.h"
@@ -39,6 +40,20 @@ static bool hosts_stuck(void)
 	return true;
 }
 
+/* Every host thread that there is waits in a call, though no stream has work: for another one's first contact. */
+static bool hosts_in_calls(void)
+{
+	if (!pp_fake_hosts())
+		return false;
+	for (const struct CUstream_st *stream = pp_fake_streams(); stream; stream = stream->next)
+		if (stream->head)
+			return false;
+	for (const struct pp_fake_host *host = pp_fake_hosts(); host; host = host->next)
+		if (host->state != PP_FAKE_HOST_BLOCKED)
+			return false;
+	return true;
+}
+
 static void tabulate(char *table, size_t size)
 {
 	size_t length = 0;
@@ -60,19 +75,26 @@ static void tabulate(char *table, size_t size)
 
 static void look(void)
 {
+	static char table[TABLE_BYTES], tables[4 * TABLE_BYTES];
+	const struct pp_fake_settings *settings = pp_fake_settings();
 	uint64_t now = pp_fake_now();
-	if (watchdog.progress != pp_fake_progress() || !streams_stuck()) {
+	bool stuck = watchdog.progress == pp_fake_progress() && (streams_stuck() || hosts_in_calls());
+	if (!stuck) {
 		watchdog.progress = pp_fake_progress();
 		watchdog.since = now;
+		pp_fake_board_tell(watchdog.progress, 0, "");
 		return;
 	}
-	const struct pp_fake_settings *settings = pp_fake_settings();
-	uint64_t quiet = (now - watchdog.since) / 1000000;
-	if (quiet < (hosts_stuck() ? settings->quiet_ms : settings->stall_ms))
+	uint64_t quiet = (now - watchdog.since) / 1000000, least = hosts_stuck() ? settings->quiet_ms : settings->stall_ms;
+	if (quiet < least) {
+		pp_fake_board_tell(watchdog.progress, 0, "");
 		return;
-	static char table[TABLE_BYTES];
+	}
 	tabulate(table, sizeof table);
-	pp_fake_die("deadlock: nothing has moved for %llu ms and nothing can\n%s", (unsigned long long)quiet, table);
+	snprintf(tables, sizeof tables, "%s", table);
+	pp_fake_board_tell(watchdog.progress, quiet, table);
+	if (pp_fake_board_all_stuck(settings->quiet_ms, tables, sizeof tables))
+		pp_fake_die("deadlock: nothing has moved for %llu ms and nothing can\n%s", (unsigned long long)quiet, tables);
 }
 
 static void *watch(void *unused)

@@ -1,0 +1,410 @@
+/* Posting: calls between ncclGroupStart and ncclGroupEnd, or a single one, become one operation per communicator. Operations
+ * of a communicator follow each other in the order of the calls, whatever their streams, and a group over several streams
+ * joins them (NCCL user guide, "Group calls", "CUDA stream semantics"). */
+#include "capture.h"
+#include "nccl_communicator.h"
+#include "order.h"
+#include "runtime.h"
+
+#include <stdlib.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { STREAMS_MOST = 8, GROUPS_MOST = 64 };
+
+/* What a group holds for one communicator. */
+struct part {
+	struct ncclComm *communicator;
+	struct pp_fake_task *tasks;
+	uint32_t count;
+	cudaStream_t streams[STREAMS_MOST];
+	uint32_t stream_count;
+};
+
+static _Thread_local struct {
+	uint32_t depth, count;
+	struct part parts[GROUPS_MOST];
+	ncclResult_t error;
+} group;
+
+const char *const pp_fake_task_names[] = {"send",           "receive",    "all-reduce",
+                                          "reduce-scatter", "all-gather", "broadcast"};
+
+static enum pp_fake_outcome leave(struct pp_fake_nccl_operation *operation)
+{
+	if (operation->resident)
+		pp_fake_order_leave(operation->communicator->device);
+	operation->resident = false;
+	return PP_FAKE_FINISHED;
+}
+
+static enum pp_fake_outcome step_operation(struct pp_fake_operation *base)
+{
+	struct pp_fake_nccl_operation *operation = (struct pp_fake_nccl_operation *)base;
+	struct ncclComm *communicator = operation->communicator;
+	if (atomic_load(&communicator->aborted))
+		return leave(operation);
+	if (!operation->resident && !pp_fake_order_enter(communicator->device))
+		return PP_FAKE_BLOCKED;
+	operation->resident = true;
+	if (atomic_load(&communicator->state) == ncclRemoteError)
+		return PP_FAKE_BLOCKED; /* until it is aborted, as a kernel that waits for a peer does */
+	bool moved = false, finished = true;
+	bool sent[PP_FAKE_RANKS_MOST] = {false}, received[PP_FAKE_RANKS_MOST] = {false};
+	for (uint32_t i = 0; i < operation->task_count; i++) {
+		struct pp_fake_task *task = &operation->tasks[i];
+		if (task->done)
+			continue;
+		if (task->kind > PP_FAKE_RECEIVE) {
+			moved |= pp_fake_collective_step(communicator, task);
+			finished &= task->done;
+			if (!task->done)
+				break; /* collectives of a group go one after another */
+			continue;
+		}
+		bool *busy = task->kind == PP_FAKE_SEND ? &sent[task->peer] : &received[task->peer];
+		if (!*busy) /* of one peer and direction in order */
+			moved |= pp_fake_transfer_step(communicator, task);
+		*busy |= !task->done;
+		finished &= task->done;
+	}
+	if (finished)
+		return leave(operation);
+	return moved ? PP_FAKE_MOVED : PP_FAKE_BLOCKED;
+}
+
+static void restart_operation(struct pp_fake_operation *base)
+{
+	struct pp_fake_nccl_operation *operation = (struct pp_fake_nccl_operation *)base;
+	for (uint32_t i = 0; i < operation->task_count; i++) {
+		struct pp_fake_task *task = &operation->tasks[i];
+		task->begun = task->met = task->done = task->published = false;
+		task->bytes_done = 0;
+	}
+}
+
+static void describe_operation(const struct pp_fake_operation *base, char *text, size_t size)
+{
+	const struct pp_fake_nccl_operation *operation = (const struct pp_fake_nccl_operation *)base;
+	const struct ncclComm *communicator = operation->communicator;
+	size_t length = (size_t)snprintf(text, size, "rank %u of communicator %s:", communicator->rank, communicator->label);
+	for (uint32_t i = 0; i < operation->task_count && length < size; i++) {
+		const struct pp_fake_task *task = &operation->tasks[i];
+		if (task->done)
+			continue;
+		const char *name = pp_fake_task_names[task->kind];
+		if (task->kind > PP_FAKE_RECEIVE)
+			length += (size_t)snprintf(text + length, size - length, " %s #%llu (%llu %s),", name,
+			                           (unsigned long long)task->sequence, (unsigned long long)task->count,
+			                           pp_fake_nccl_type((int32_t)task->type));
+		else
+			length += (size_t)snprintf(text + length, size - length, " %s #%llu %s rank %u (%llu %s),", name,
+			                           (unsigned long long)task->sequence, task->kind == PP_FAKE_SEND ? "to" : "from",
+			                           task->peer, (unsigned long long)task->count, pp_fake_nccl_type((int32_t)task->type));
+	}
+	if (length > 0 && length < size)
+		text[length - 1] = '\0';
+}
+
+static void release_operation(struct pp_fake_operation *base)
+{
+	struct pp_fake_nccl_operation *operation = (struct pp_fake_nccl_operation *)base;
+	free(operation->tasks);
+	free(operation);
+}
+
+const struct pp_fake_operation_kind pp_fake_nccl_kind = {.step = step_operation,
+                                                         .restart = restart_operation,
+                                                         .describe = describe_operation,
+                                                         .release = release_operation,
+                                                         .talks = true};
+
+static void add_touches(struct pp_fake_nccl_operation *operation)
+{
+	const struct ncclComm *communicator = operation->communicator;
+	for (uint32_t i = 0; i < operation->task_count; i++) {
+		const struct pp_fake_task *task = &operation->tasks[i];
+		uint64_t bytes = task->count * pp_fake_nccl_bytes(task->type), ranks = communicator->ranks;
+		uint64_t read = task->kind == PP_FAKE_REDUCE_SCATTER ? bytes * ranks : bytes;
+		uint64_t written = task->kind == PP_FAKE_ALL_GATHER ? bytes * ranks : bytes;
+		bool reads = task->kind != PP_FAKE_RECEIVE && (task->kind != PP_FAKE_BROADCAST || task->peer == communicator->rank);
+		if (reads)
+			pp_fake_operation_touches(&operation->base, task->from, read, false);
+		if (task->kind != PP_FAKE_SEND)
+			pp_fake_operation_touches(&operation->base, task->to, written, true);
+	}
+}
+
+static const char *name_of(const struct part *part)
+{
+	static const char *const calls[] = {"ncclSend",          "ncclRecv",      "ncclAllReduce",
+	                                    "ncclReduceScatter", "ncclAllGather", "ncclBroadcast"};
+	return part->count == 1 ? calls[part->tasks[0].kind] : "an NCCL group";
+}
+
+/* All streams of the part come before its operation. */
+static cudaError_t join_streams(struct pp_fake_host *host, struct CUstream_st *first, const struct part *part)
+{
+	for (uint32_t i = 1; i < part->stream_count; i++) {
+		struct CUstream_st *other = pp_fake_stream(part->streams[i], "NCCL");
+		struct pp_fake_record *record = other ? pp_fake_stream_record(host, other) : NULL;
+		cudaError_t error = record ? pp_fake_stream_wait(host, first, record) : cudaErrorInvalidResourceHandle;
+		pp_fake_record_drop(record);
+		if (error != cudaSuccess)
+			return error;
+	}
+	return cudaSuccess;
+}
+
+static cudaError_t leave_streams(struct pp_fake_host *host, struct CUstream_st *first, const struct part *part)
+{
+	if (part->stream_count < 2)
+		return cudaSuccess;
+	struct pp_fake_record *record = pp_fake_stream_record(host, first);
+	cudaError_t error = record ? cudaSuccess : cudaErrorInvalidResourceHandle;
+	for (uint32_t i = 1; i < part->stream_count && error == cudaSuccess; i++)
+		error = pp_fake_stream_wait(host, pp_fake_stream(part->streams[i], "NCCL"), record);
+	pp_fake_record_drop(record);
+	return error;
+}
+
+static ncclResult_t submit(struct pp_fake_host *host, struct part *part)
+{
+	struct CUstream_st *stream = pp_fake_stream(part->streams[0], name_of(part));
+	if (!stream)
+		return ncclInvalidArgument;
+	struct ncclComm *communicator = part->communicator;
+	if (stream->device != communicator->device) {
+		pp_fake_fault("%s: %s is of device %d, communicator %s of device %d", name_of(part), stream->where, stream->device,
+		              communicator->label, communicator->device);
+		return ncclInvalidArgument;
+	}
+	struct pp_fake_nccl_operation *operation =
+	    pp_fake_operation_make(&pp_fake_nccl_kind, sizeof *operation, name_of(part));
+	operation->communicator = communicator;
+	operation->tasks = part->tasks;
+	operation->task_count = part->count;
+	operation->base.chain = &communicator->last;
+	part->tasks = NULL;
+	add_touches(operation);
+	cudaError_t error = join_streams(host, stream, part);
+	if (error == cudaSuccess)
+		error = pp_fake_order_wait(host, stream);
+	if (error == cudaSuccess) {
+		pp_fake_order_mark(stream, &operation->base);
+		error = pp_fake_submit(host, stream, &operation->base);
+	} else {
+		pp_fake_operation_free(&operation->base);
+	}
+	if (error == cudaSuccess)
+		error = leave_streams(host, stream, part);
+	return error == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+}
+
+static bool capturing(const struct part *part)
+{
+	for (const struct CUstream_st *stream = pp_fake_streams(); stream; stream = stream->next)
+		for (uint32_t i = 0; i < part->stream_count; i++)
+			if (stream == part->streams[i] && stream->capture)
+				return true;
+	return false;
+}
+
+/* PP_FAKE_ASYNC_ERROR: the communicator of that rank breaks after that many operations. */
+static void count_operation(struct ncclComm *communicator)
+{
+	unsigned rank, after;
+	const char *plan = pp_fake_settings()->async_error;
+	if (plan && sscanf(plan, "%u:%u", &rank, &after) == 2 && rank == communicator->rank &&
+	    ++communicator->operations > after)
+		atomic_store(&communicator->state, ncclRemoteError);
+}
+
+/* Peers can't be connected while a capture goes on: the first use is outside. */
+static bool all_connected(const struct part *part)
+{
+	const struct ncclComm *communicator = part->communicator;
+	for (uint32_t i = 0; i < part->count; i++) {
+		const struct pp_fake_task *task = &part->tasks[i];
+		const bool *connected =
+		    task->kind == PP_FAKE_SEND ? communicator->connected_to : communicator->connected_from;
+		if (task->kind > PP_FAKE_RECEIVE || task->peer == communicator->rank || connected[task->peer])
+			continue;
+		pp_fake_fault("the first use of rank %u on communicator %s is in a capture: connect before", task->peer,
+		              communicator->label);
+		return false;
+	}
+	return true;
+}
+
+static ncclResult_t post_part(struct pp_fake_host *host, struct part *part)
+{
+	struct ncclComm *communicator = part->communicator;
+	pp_fake_order_thread(host, communicator->device);
+	count_operation(communicator);
+	if (capturing(part) && !all_connected(part))
+		return ncclInvalidUsage;
+	if (!pp_fake_nccl_connect(host, communicator, part->tasks, part->count))
+		return ncclInternalError;
+	return submit(host, part);
+}
+
+static void clear_group(void)
+{
+	for (uint32_t i = 0; i < group.count; i++)
+		free(group.parts[i].tasks);
+	group.count = 0;
+	group.error = ncclSuccess;
+}
+
+static ncclResult_t end_group(struct pp_fake_host *host)
+{
+	ncclResult_t result = group.error;
+	for (uint32_t i = 0; i < group.count && result == ncclSuccess; i++)
+		result = post_part(host, &group.parts[i]);
+	clear_group();
+	return result;
+}
+
+static struct part *part_of(struct ncclComm *communicator)
+{
+	for (uint32_t i = 0; i < group.count; i++)
+		if (group.parts[i].communicator == communicator)
+			return &group.parts[i];
+	if (group.count == GROUPS_MOST)
+		pp_fake_die("a group over more than %d communicators", GROUPS_MOST);
+	struct part *part = &group.parts[group.count++];
+	*part = (struct part){.communicator = communicator};
+	return part;
+}
+
+static void add_stream(struct part *part, cudaStream_t stream)
+{
+	for (uint32_t i = 0; i < part->stream_count; i++)
+		if (part->streams[i] == stream)
+			return;
+	if (part->stream_count == STREAMS_MOST)
+		pp_fake_die("a group over more than %d streams", STREAMS_MOST);
+	part->streams[part->stream_count++] = stream;
+}
+
+static ncclResult_t judge(const struct ncclComm *communicator, const struct pp_fake_task *task)
+{
+	if (!communicator || atomic_load(&communicator->aborted))
+		return ncclInvalidArgument;
+	if (atomic_load(&communicator->state) != ncclSuccess)
+		return atomic_load(&communicator->state) == ncclInProgress ? ncclInvalidUsage : ncclRemoteError;
+	bool reduces = task->kind == PP_FAKE_ALL_REDUCE || task->kind == PP_FAKE_REDUCE_SCATTER;
+	bool summable = task->type == ncclFloat32 || task->type == ncclFloat64 || task->type == ncclBfloat16 ||
+	                task->type == ncclInt32;
+	if (task->peer >= communicator->ranks || pp_fake_nccl_bytes(task->type) == 0 ||
+	    (reduces && (!summable || (task->reduction != ncclSum && task->reduction != ncclMax)))) {
+		pp_fake_lock();
+		pp_fake_fault("NCCL %s on communicator %s with rank %u of %u, type %s: there is no such thing here",
+		              pp_fake_task_names[task->kind], communicator->label, task->peer, communicator->ranks,
+		              pp_fake_nccl_type((int32_t)task->type));
+		pp_fake_unlock();
+		return ncclInvalidArgument;
+	}
+	return ncclSuccess;
+}
+
+static ncclResult_t post(struct ncclComm *communicator, cudaStream_t stream, struct pp_fake_task task)
+{
+	ncclResult_t result = judge(communicator, &task);
+	if (result != ncclSuccess) {
+		group.error = group.depth > 0 ? result : ncclSuccess;
+		return result;
+	}
+	struct part *part = part_of(communicator);
+	part->tasks = pp_fake_grow(part->tasks, (part->count + 1) * sizeof task);
+	part->tasks[part->count++] = task;
+	add_stream(part, stream);
+	if (group.depth > 0)
+		return ncclSuccess;
+	struct pp_fake_host *host = pp_fake_enter("NCCL");
+	result = end_group(host);
+	pp_fake_unlock();
+	return result;
+}
+
+/* nccl.h declares these two without saying that they take nothing. */
+ncclResult_t ncclGroupStart(void);
+ncclResult_t ncclGroupEnd(void);
+
+ncclResult_t ncclGroupStart(void)
+{
+	group.depth++;
+	return ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd(void)
+{
+	if (group.depth == 0)
+		return ncclInvalidUsage;
+	if (--group.depth > 0)
+		return ncclSuccess;
+	struct pp_fake_host *host = pp_fake_enter("ncclGroupEnd");
+	ncclResult_t result = end_group(host);
+	pp_fake_unlock();
+	return result;
+}
+
+ncclResult_t ncclSend(const void *from, size_t count, ncclDataType_t type, int peer, ncclComm_t communicator,
+                      cudaStream_t stream)
+{
+	return post(communicator, stream,
+	            (struct pp_fake_task){
+	                .kind = PP_FAKE_SEND, .peer = (uint32_t)peer, .count = count, .type = type, .from = from});
+}
+
+ncclResult_t ncclRecv(void *to, size_t count, ncclDataType_t type, int peer, ncclComm_t communicator, cudaStream_t stream)
+{
+	return post(communicator, stream,
+	            (struct pp_fake_task){
+	                .kind = PP_FAKE_RECEIVE, .peer = (uint32_t)peer, .count = count, .type = type, .to = to});
+}
+
+ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t reduction,
+                           ncclComm_t communicator, cudaStream_t stream)
+{
+	return post(communicator, stream,
+	            (struct pp_fake_task){.kind = PP_FAKE_ALL_REDUCE,
+	                                  .count = count,
+	                                  .type = type,
+	                                  .reduction = reduction,
+	                                  .from = from,
+	                                  .to = to});
+}
+
+ncclResult_t ncclReduceScatter(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t reduction,
+                               ncclComm_t communicator, cudaStream_t stream)
+{
+	return post(communicator, stream,
+	            (struct pp_fake_task){.kind = PP_FAKE_REDUCE_SCATTER,
+	                                  .count = count,
+	                                  .type = type,
+	                                  .reduction = reduction,
+	                                  .from = from,
+	                                  .to = to});
+}
+
+ncclResult_t ncclAllGather(const void *from, void *to, size_t count, ncclDataType_t type, ncclComm_t communicator,
+                           cudaStream_t stream)
+{
+	return post(communicator, stream,
+	            (struct pp_fake_task){
+	                .kind = PP_FAKE_ALL_GATHER, .count = count, .type = type, .from = from, .to = to});
+}
+
+ncclResult_t ncclBroadcast(const void *from, void *to, size_t count, ncclDataType_t type, int root, ncclComm_t communicator,
+                           cudaStream_t stream)
+{
+	return post(communicator, stream,
+	            (struct pp_fake_task){.kind = PP_FAKE_BROADCAST,
+	                                  .peer = (uint32_t)root,
+	                                  .count = count,
+	                                  .type = type,
+	                                  .from = from,
+	                                  .to = to});
+}
