@@ -2,6 +2,7 @@
 #include "pass.h"
 
 #include "codegen/layer.h"
+#include "codegen/ctas.h"
 #include "codegen/lower.h"
 #include "codegen/plan_memory.h"
 #include "cost.h"
@@ -358,7 +359,10 @@ static bool run_lower(struct pp_unit *unit)
 
 static bool run_plan(struct pp_unit *unit)
 {
-	return pp_plan_memory(unit->program, unit->diag);
+	if (!pp_plan_memory(unit->program, unit->diag))
+		return false;
+	pp_give_ctas(unit->program, &unit->resolved.spec);
+	return true;
 }
 
 /* The most that a rank's arena may take; UINT64_MAX: no limit. */

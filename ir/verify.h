@@ -19,6 +19,8 @@
  *       it. Of a register that is written over in place only the last version is read by others, and nothing is made
  *       that nobody reads: another order of a body's instructions is refused, or computes the same. Not that a
  *       backward is the derivative of its forward: tests/numerics holds the builder to that
+ *   V11 co-residency: on a GPU the thread blocks of posts that are outstanding together fit the multiprocessors that
+ *       the rank has for them, each communicator with as many as the program says
  *
  * One pass, O(instructions), plus one run per further layout only when the blocking proof fails. */
 #ifndef PP_VERIFY_H
@@ -27,14 +29,15 @@
 #include "diag.h"
 #include "program.h"
 
-/* Verify every named program. On failure diagnostics with codes "V1" … "V10" name the instructions (position in
+/* Verify every named program. On failure diagnostics with codes "V1" … "V11" name the instructions (position in
  * the source when read from text, else rank, index and text). `program` may come from anywhere as long as its
  * indices are in range (the readers guarantee that). The result goes to *stamp. */
 bool pp_verify(const struct pp_program *program, struct pp_stamp *stamp, struct pp_diag *diag);
 
 /* Parts, for tests and for the passes that own them. */
-bool pp_verify_bodies(const struct pp_program *program, struct pp_diag *diag); /* V10 */
-bool pp_verify_memory(const struct pp_program *program, struct pp_diag *diag); /* V9 and static placement */
+bool pp_verify_bodies(const struct pp_program *program, struct pp_diag *diag);    /* V10 */
+bool pp_verify_memory(const struct pp_program *program, struct pp_diag *diag);    /* V9 and static placement */
+bool pp_verify_residency(const struct pp_program *program, struct pp_diag *diag); /* V11, of streams that keep V6 */
 
 /* V3, V4, V6 and V7 alone, V4 under one queue layout: does it finish under rendezvous? */
 bool pp_verify_layout(const struct pp_program *program, const struct pp_named_program *named, enum pp_layout layout,

@@ -1,10 +1,19 @@
 /* What the parts of the verifier share: one named program under proof. Private to ir/verify*.c.
  *
  * Order of the parts, each relying on the ones before:
- *   pp_prove_posts   numbers messages and collectives; each rank's posts and waits by themselves: V3 (ends, sequence),
- * V6 pp_prove_match   both ends of every message, every member of every collective: V3, V7 pp_prove_flow    each rank's
- * stream by itself: V1, V2, V5 (values in slots, stash states, bytes) pp_prove_order   the rendezvous runs: V4
- *   pp_prove_grad    the step tail as algebra over contributions: V8
+ *
+ *   pp_prove_posts      numbers messages and collectives; each rank's posts and waits by themselves: V3 (ends,
+ *                       sequence), V6
+ *
+ *   pp_prove_match      both ends of every message, every member of every collective: V3, V7
+ *
+ *   pp_prove_flow       each rank's stream by itself: V1, V2, V5 (values in slots, stash states, bytes)
+ *
+ *   pp_prove_order      the rendezvous runs: V4
+ *
+ *   pp_prove_grad       the step tail as algebra over contributions: V8
+ *
+ *   pp_prove_residency  posts outstanding together: V11
  */
 #ifndef PP_VERIFY_STATE_H
 #define PP_VERIFY_STATE_H
@@ -100,6 +109,7 @@ bool pp_prove_match(struct pp_proof *proof);
 bool pp_prove_flow(struct pp_proof *proof);
 bool pp_prove_order(struct pp_proof *proof);
 bool pp_prove_grad(struct pp_proof *proof);
+bool pp_prove_residency(struct pp_proof *proof);
 
 /* Progress of a (stage, mb). */
 enum { RAN_NOTHING, RAN_FORWARD, RAN_REMAT, RAN_INPUT_GRAD, RAN_ALL };

@@ -1,7 +1,7 @@
 /* The verifier's driver: runs the parts over every named program, and names instructions in their messages.
  *
  * requires: a program whose indices are in range (readers and codegen guarantee it).
- * ensures:  true only if V1-V10 hold; then *stamp says what was proven. */
+ * ensures:  true only if V1-V11 hold; then *stamp says what was proven. */
 #include "state.h"
 
 #include "ir/verify.h"
@@ -158,7 +158,7 @@ static struct pp_proof proof_begin(const struct pp_program *program, const struc
 static bool prove(struct pp_proof *proof)
 {
 	return pp_prove_posts(proof) && pp_prove_match(proof) && pp_prove_flow(proof) && pp_prove_order(proof) &&
-	       pp_prove_grad(proof);
+	       pp_prove_grad(proof) && pp_prove_residency(proof);
 }
 
 static void stamp_bits(const struct pp_proof *proof, struct pp_stamp *stamp)
@@ -186,6 +186,18 @@ bool pp_verify(const struct pp_program *program, struct pp_stamp *stamp, struct 
 		pp_arena_destroy(scratch);
 	}
 	stamp->proven = good;
+	return good;
+}
+
+bool pp_verify_residency(const struct pp_program *program, struct pp_diag *diag)
+{
+	bool good = true;
+	for (uint32_t i = 0; good && i < program->program_count; i++) {
+		struct pp_arena *scratch = pp_arena_scratch(program->arena);
+		struct pp_proof proof = proof_begin(program, &program->programs[i], scratch, diag);
+		good = pp_prove_posts(&proof) && pp_prove_residency(&proof);
+		pp_arena_destroy(scratch);
+	}
 	return good;
 }
 
