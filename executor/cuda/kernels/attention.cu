@@ -14,7 +14,7 @@ using forward_64 = forward_plan<64, 4, 2, 64, 2>;
 using forward_128 = forward_plan<128, 4, 2, 32, 2>;
 using dq_64 = dq_plan<64, 4, 2, 64, 2>;
 using dq_128 = dq_plan<128, 4, 2, 32, 2>;
-using dkv_64 = dkv_plan<64, 4, 2, 64, 16, 2>;
+using dkv_64 = dkv_plan<64, 4, 2, 64, 32, 2>;
 using dkv_128 = dkv_plan<128, 4, 1, 64, 32, 2>;
 
 static bool aligned(const void *array)

@@ -82,14 +82,11 @@ template <int TILES> struct dq_rows {
 
 /* d_score = gradient of the unscaled scores but for a factor: probability * (d_probability - dot). */
 template <class PLAN>
-static __device__ __forceinline__ void
-dq_scores(uint32_t (&d_score)[PLAN::TILES][PLAN::KEYS / 16][4], const float (&score)[PLAN::TILES][PLAN::KEYS / 8][4],
-          const float (&d_probability)[PLAN::TILES][PLAN::KEYS / 8][4], const struct dq_rows<PLAN::TILES> &rows,
-          const struct attention_frame &frame, int first_query, int first_key)
+static __device__ __forceinline__ void dq_scores(uint32_t (&d_score)[PLAN::TILES][PLAN::KEYS / 16][4],
+                                                 const float (&score)[PLAN::TILES][PLAN::KEYS / 8][4],
+                                                 const float (&d_probability)[PLAN::TILES][PLAN::KEYS / 8][4],
+                                                 const struct dq_rows<PLAN::TILES> &rows, float scale2)
 {
-	int lane = lane_of_warp();
-	bool masked =
-	    first_key + PLAN::KEYS - 1 > first_query || first_key + frame.window <= first_query + PLAN::TILES * 16 - 1;
 #pragma unroll
 	for (int tile = 0; tile < PLAN::TILES; tile++)
 #pragma unroll
@@ -99,14 +96,8 @@ dq_scores(uint32_t (&d_score)[PLAN::TILES][PLAN::KEYS / 16][4], const float (&sc
 				float result[2];
 #pragma unroll
 				for (int i = 0; i < 2; i++) {
-					float shifted = score[tile][n][lower * 2 + i] * frame.scale2 - rows.lse2[tile][lower];
-					float probability = pp_power2(shifted);
-					if (masked) {
-						int query = first_query + tile * 16 + lower * 8 + lane / 4;
-						int key = first_key + n * 8 + lane % 4 * 2 + i;
-						probability = key > query || key + frame.window <= query ? 0.0f : probability;
-					}
-					result[i] = probability * (d_probability[tile][n][lower * 2 + i] - rows.dot[tile][lower]);
+					float x = score[tile][n][lower * 2 + i], d = d_probability[tile][n][lower * 2 + i];
+					result[i] = pp_power2(x * scale2 - rows.lse2[tile][lower]) * (d - rows.dot[tile][lower]);
 				}
 				operand_set(d_score[tile], n, lower, result[0], result[1]);
 			}
@@ -124,9 +115,11 @@ dq_step(float (&dq)[PLAN::TILES][PLAN::WIDTH / 8][4], const struct dq_rows<PLAN:
 		return; /* seen by none */
 	float score[TILES][COUNT][4], d_probability[TILES][COUNT][4];
 	product_rows<PLAN::WIDTH, TILES, COUNT>(score, q, k);
+	if (first_key + PLAN::KEYS - 1 > first_query || first_key + frame.window <= first_query + TILES * 16 - 1)
+		mask_scores<false>(score, first_query - first_key, frame.window);
 	product_rows<PLAN::WIDTH, TILES, COUNT>(d_probability, d_o, v);
 	uint32_t d_score[TILES][COUNT / 2][4];
-	dq_scores<PLAN>(d_score, score, d_probability, rows, frame, first_query, first_key);
+	dq_scores<PLAN>(d_score, score, d_probability, rows, frame.scale2);
 	product_add<PLAN::WIDTH, TILES, COUNT / 2>(dq, d_score, k);
 }
 
@@ -199,17 +192,14 @@ template <class PLAN> struct dkv_operands {
 };
 
 template <class PLAN>
-static __device__ __forceinline__ void
-dkv_scores(struct dkv_operands<PLAN> &operands, const float (&score)[PLAN::TILES][PLAN::PART / 8][4],
-           const float (&d_probability)[PLAN::TILES][PLAN::PART / 8][4], const float *lse, const float *dot,
-           const struct attention_frame &frame, int first_query, int first_key)
+static __device__ __forceinline__ void dkv_scores(struct dkv_operands<PLAN> &operands,
+                                                  const float (&score)[PLAN::TILES][PLAN::PART / 8][4],
+                                                  const float (&d_probability)[PLAN::TILES][PLAN::PART / 8][4],
+                                                  const float *lse, const float *dot, float scale2)
 {
-	int lane = lane_of_warp();
-	bool masked =
-	    first_key + PLAN::TILES * 16 - 1 > first_query || first_key + frame.window <= first_query + PLAN::PART - 1;
 #pragma unroll
 	for (int n = 0; n < PLAN::PART / 8; n++) {
-		int column = n * 8 + lane % 4 * 2;
+		int column = n * 8 + lane_of_warp() % 4 * 2;
 		float2 lse_pair = *reinterpret_cast<const float2 *>(lse + column);
 		float2 dot_pair = *reinterpret_cast<const float2 *>(dot + column);
 		float lse2[2] = {lse_pair.x * 1.44269504f, lse_pair.y * 1.44269504f};
@@ -221,12 +211,9 @@ dkv_scores(struct dkv_operands<PLAN> &operands, const float (&score)[PLAN::TILES
 				float probability[2], result[2];
 #pragma unroll
 				for (int i = 0; i < 2; i++) {
-					probability[i] = pp_power2(score[tile][n][lower * 2 + i] * frame.scale2 - lse2[i]);
-					if (masked) {
-						int key = first_key + tile * 16 + lower * 8 + lane / 4, query = first_query + column + i;
-						probability[i] = key > query || key + frame.window <= query ? 0.0f : probability[i];
-					}
-					result[i] = probability[i] * (d_probability[tile][n][lower * 2 + i] - row_dot[i]);
+					float x = score[tile][n][lower * 2 + i], d = d_probability[tile][n][lower * 2 + i];
+					probability[i] = pp_power2(x * scale2 - lse2[i]);
+					result[i] = probability[i] * (d - row_dot[i]);
 				}
 				operand_set(operands.probability[tile], n, lower, probability[0], probability[1]);
 				operand_set(operands.d_score[tile], n, lower, result[0], result[1]);
@@ -325,9 +312,11 @@ dkv_step(float (&dk)[PLAN::TILES][PLAN::WIDTH / 8][4], float (&dv)[PLAN::TILES][
 		const __nv_bfloat16 *q = tile.q + part * PLAN::PITCH, *d_o = tile.d_o + part * PLAN::PITCH;
 		float score[TILES][COUNT][4], d_probability[TILES][COUNT][4];
 		product_rows<WIDTH, TILES, COUNT>(score, k, q);
+		if (first_key + TILES * 16 - 1 > query || first_key + frame.window <= query + PLAN::PART - 1)
+			mask_scores<true>(score, query - first_key, frame.window);
 		product_rows<WIDTH, TILES, COUNT>(d_probability, v, d_o);
 		struct dkv_operands<PLAN> operands;
-		dkv_scores<PLAN>(operands, score, d_probability, tile.lse + part, tile.dot + part, frame, query, first_key);
+		dkv_scores<PLAN>(operands, score, d_probability, tile.lse + part, tile.dot + part, frame.scale2);
 		product_add<WIDTH, TILES, COUNT / 2>(dv, operands.probability, d_o);
 		product_add<WIDTH, TILES, COUNT / 2>(dk, operands.d_score, q);
 	}

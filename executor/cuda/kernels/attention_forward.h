@@ -23,25 +23,6 @@ template <class PLAN> struct forward_state {
 
 template <class PLAN> using forward_scores = float[PLAN::TILES][PLAN::KEYS / 8][4];
 
-/* -inf where a query does not see a key. */
-template <class PLAN>
-static __device__ __forceinline__ void mask_scores(forward_scores<PLAN> &score, int first_query, int first_key,
-                                                   int window)
-{
-	int lane = lane_of_warp();
-#pragma unroll
-	for (int tile = 0; tile < PLAN::TILES; tile++)
-#pragma unroll
-		for (int n = 0; n < PLAN::KEYS / 8; n++)
-#pragma unroll
-			for (int i = 0; i < 4; i++) {
-				int query = first_query + tile * 16 + i / 2 * 8 + lane / 4;
-				int key = first_key + n * 8 + lane % 4 * 2 + i % 2;
-				if (key > query || key + window <= query)
-					score[tile][n][i] = -INFINITY;
-			}
-}
-
 /* Weights exp(score - best) of one row; what was summed up so far is scaled to the new best. */
 template <class PLAN>
 static __device__ __forceinline__ void soften_row(uint32_t (&weight)[PLAN::TILES][PLAN::KEYS / 16][4],
@@ -84,7 +65,7 @@ forward_step(struct forward_state<PLAN> &state, const struct attention_frame &fr
 	forward_scores<PLAN> score;
 	product_rows<PLAN::WIDTH, PLAN::TILES, PLAN::KEYS / 8>(score, q, k);
 	if (first_key + PLAN::KEYS - 1 > first_query || first_key + frame.window <= first_query + ROWS - 1)
-		mask_scores<PLAN>(score, first_query, first_key, frame.window);
+		mask_scores<false>(score, first_query - first_key, frame.window);
 	uint32_t weight[PLAN::TILES][PLAN::KEYS / 16][4];
 #pragma unroll
 	for (int tile = 0; tile < PLAN::TILES; tile++)

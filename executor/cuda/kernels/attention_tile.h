@@ -169,6 +169,25 @@ static __device__ __forceinline__ void product_rows(float (&result)[TILES][COUNT
 	}
 }
 
+/* Scores to -inf where a query does not see a key: it sees itself and the window - 1 keys before. Queries are down,
+ * keys across, or the other way round; `ahead` = first query - first key. */
+template <bool KEYS_DOWN, int TILES, int COUNT>
+static __device__ __forceinline__ void mask_scores(float (&score)[TILES][COUNT][4], int ahead, int window)
+{
+	int down = lane_of_warp() / 4, across = lane_of_warp() % 4 * 2;
+	int distance = ahead + (KEYS_DOWN ? across - down : down - across);
+#pragma unroll
+	for (int tile = 0; tile < TILES; tile++)
+#pragma unroll
+		for (int n = 0; n < COUNT; n++)
+#pragma unroll
+			for (int i = 0; i < 4; i++) {
+				int further = tile * 16 + i / 2 * 8 - n * 8 - i % 2;
+				if ((unsigned)(distance + (KEYS_DOWN ? -further : further)) >= (unsigned)window)
+					score[tile][n][i] = -INFINITY;
+			}
+}
+
 /* sum[16 TILES, WIDTH] += weights (16 STEPS columns, as left operands) times the 16 STEPS rows of `right`. */
 template <int WIDTH, int TILES, int STEPS>
 static __device__ __forceinline__ void
