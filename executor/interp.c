@@ -386,6 +386,8 @@ static bool settle(struct pp_interp *interp)
 		if (progress == PP_FAILED)
 			return pp_fail(interp->status, PP_EXIT_RUN, "%s", ops->failure(interp->device));
 		interp->transport->poll(interp->endpoint);
+		if (interp->transport->broken && interp->transport->broken(interp->endpoint))
+			return gave_up(interp);
 		uint32_t passed = ops->passed ? ops->passed(interp->device) : PP_NULL;
 		if (passed != at) {
 			pp_watch_at(interp->watch, (passed + 1) / 2);

@@ -123,10 +123,12 @@ static bool add_link(struct pp_rank_process *process, const struct pp_program *p
 {
 	const struct pp_link_start start = {.program = program,
 	                                    .world = process->rank,
+	                                    .here = process->launch->run.here,
 	                                    .below = process->ops,
 	                                    .endpoint = process->endpoint,
 	                                    .options = process->launch->transport,
 	                                    .queues = process->launch->queues,
+	                                    .through_host = process->launch->through_host,
 	                                    .quiet = process->launch->run.quiet};
 	if (!stack->link)
 		return true;

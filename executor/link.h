@@ -8,11 +8,13 @@
 struct pp_link_start {
 	const struct pp_program *program;
 	uint32_t world; /* world rank */
+	uint32_t here;  /* ranks on this machine */
 	const struct pp_transport_ops *below;
 	struct pp_endpoint *endpoint; /* bound, of `below` */
 	struct pp_transport_options options;
 	enum pp_layout queues;
-	bool quiet; /* say nothing of choices that the link makes */
+	bool through_host; /* never give addresses of the device to `below` */
+	bool quiet;        /* say nothing of choices that the link makes */
 };
 
 struct pp_link {

@@ -41,6 +41,10 @@ struct pp_transport_ops {
 	bool captures;       /* posts may become part of a step that the device knows by heart: PP_GRAPH_STEP */
 	/* Once the rank's device is made, before the first post. NULL: host memory, nothing to do. False: *status. */
 	bool (*bind)(struct pp_endpoint *endpoint, struct pp_device *device, struct pp_status *status);
+	/* Of a transport on host memory: may addresses of messages be those of a CUDA device? NULL: no. */
+	bool (*takes_devices)(const struct pp_endpoint *endpoint);
+	/* Has it failed, or another rank given up? Asked while a device runs what it was given. NULL: only tests say it. */
+	bool (*broken)(struct pp_endpoint *endpoint);
 
 	/* `send` and `recv` instructions: the k-th post of a step on a channel has seq k. */
 	void (*post_send)(struct pp_endpoint *endpoint, const struct pp_instr *instr, const void *from);

@@ -190,6 +190,11 @@ static bool bind(struct pp_endpoint *endpoint, struct pp_device *device, struct 
 	return endpoint->ops->bind(endpoint->below, device, status);
 }
 
+static bool broken(struct pp_endpoint *endpoint)
+{
+	return endpoint->ops->broken && endpoint->ops->broken(endpoint->below);
+}
+
 /* ---- life ------------------------------------------------------------------------------------ */
 
 static bool make_tables(struct pp_endpoint *endpoint)
@@ -250,6 +255,7 @@ void pp_queued_close(struct pp_endpoint *endpoint)
 
 const struct pp_transport_ops pp_transport_queued = {
     .name = "queued",
+    .broken = broken,
     .post_send = post_send,
     .post_recv = post_recv,
     .post_coll = post_coll,
@@ -268,6 +274,7 @@ const struct pp_transport_ops pp_transport_queued_ordered = {
     .name = "queued",
     .stream_ordered = true,
     .bind = bind,
+    .broken = broken,
     .post_send = post_send,
     .post_recv = post_recv,
     .post_coll = post_coll,

@@ -63,6 +63,11 @@ static const char *failure(const struct pp_endpoint *endpoint)
 	return board->gave_up == PP_NULL || board->gave_up == endpoint->world ? board->failure : board->told;
 }
 
+static bool broken(struct pp_endpoint *endpoint)
+{
+	return atomic_load(&endpoint->local->board->failed) != 0;
+}
+
 static enum pp_progress pending(const struct pp_endpoint *endpoint)
 {
 	return atomic_load(&endpoint->local->board->failed) ? PP_FAILED : PP_PENDING;
@@ -304,6 +309,7 @@ void pp_local_close(struct pp_endpoint *endpoint)
 
 const struct pp_transport_ops pp_transport_local = {
     .name = "local",
+    .broken = broken,
     .post_send = post_send,
     .post_recv = post_recv,
     .post_coll = post_coll,

@@ -105,6 +105,11 @@ static void give_up(struct pp_endpoint *endpoint, const char *why)
 	set_failure(endpoint->loop, endpoint->world, why);
 }
 
+static bool broken(struct pp_endpoint *endpoint)
+{
+	return atomic_load(&endpoint->loop->failed) != 0;
+}
+
 static const char *failure(const struct pp_endpoint *endpoint)
 {
 	const struct pp_loop *loop = endpoint->loop;
@@ -522,6 +527,7 @@ struct pp_endpoint *pp_loop_endpoint(struct pp_loop *loop, uint32_t world)
 
 const struct pp_transport_ops pp_transport_loop = {
     .name = "loop",
+    .broken = broken,
     .post_send = post_send,
     .post_recv = post_recv,
     .post_coll = post_coll,
@@ -540,6 +546,7 @@ const struct pp_transport_ops pp_transport_loop_ordered = {
     .name = "loop",
     .stream_ordered = true,
     .bind = bind,
+    .broken = broken,
     .post_send = post_send,
     .post_recv = post_recv,
     .post_coll = post_coll,

@@ -10,6 +10,10 @@
 
 #include "executor/watch.h"
 
+#if defined(OPEN_MPI) && OPEN_MPI
+#include <mpi-ext.h>
+#endif
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,11 +68,16 @@ static void hear(struct pp_endpoint *endpoint)
 	listen(endpoint);
 }
 
-static enum pp_progress pending(struct pp_endpoint *endpoint)
+static bool broken(struct pp_endpoint *endpoint)
 {
 	if (!endpoint->failed)
 		hear(endpoint);
-	return endpoint->failed ? PP_FAILED : PP_PENDING;
+	return endpoint->failed;
+}
+
+static enum pp_progress pending(struct pp_endpoint *endpoint)
+{
+	return broken(endpoint) ? PP_FAILED : PP_PENDING;
 }
 
 /* The rank says itself why; the others are told only that it did. */
@@ -103,6 +112,21 @@ static void give_up(struct pp_endpoint *endpoint, const char *why)
 static const char *failure(const struct pp_endpoint *endpoint)
 {
 	return endpoint->failure;
+}
+
+/* ---- devices --------------------------------------------------------------------------------- */
+
+static bool takes_devices(const struct pp_endpoint *endpoint)
+{
+	(void)endpoint;
+#if defined(MPIX_CUDA_AWARE_SUPPORT) && MPIX_CUDA_AWARE_SUPPORT
+	return MPIX_Query_cuda_support() == 1;
+#elif defined(MPIX_GPU_SUPPORT_CUDA)
+	int supported = 0;
+	return MPIX_GPU_query_support(MPIX_GPU_SUPPORT_CUDA, &supported) == MPI_SUCCESS && supported;
+#else
+	return false;
+#endif
 }
 
 /* ---- collectives ----------------------------------------------------------------------------- */
@@ -305,6 +329,8 @@ void pp_mpi_close(struct pp_endpoint *endpoint)
 
 const struct pp_transport_ops pp_transport_mpi = {
     .name = "mpi",
+    .takes_devices = takes_devices,
+    .broken = broken,
     .post_send = pp_mpi_post_send,
     .post_recv = pp_mpi_post_recv,
     .post_coll = post_coll,

@@ -1,6 +1,6 @@
-/* The board of a job (board.h), in shared memory named after the job's first communicator. A process that has ended well, or
- * whose threads hold all ranks, needs nobody; one that is gone or stopped (it doesn't tell any more) makes the watchdogs
- * silent: what to do about it is for the program under test to find out. */
+/* The board of a job (board.h), in shared memory named after the job's first communicator. A process that has ended
+ * well, or whose threads hold all ranks, needs nobody; one that is gone or stopped (it doesn't tell any more) makes the
+ * watchdogs silent: what to do about it is for the program under test to find out. */
 #include "board.h"
 #include "nccl_segment.h"
 #include "runtime.h"
@@ -17,18 +17,18 @@
 enum { TABLE_BYTES = 4096, FRESH_MS = 300 };
 
 struct entry {
-	_Atomic uint32_t present; /* 1: at work, 2: has left */
+	_Atomic uint32_t present;                     /* 1: at work, 2: has left */
 	_Atomic uint64_t progress, stuck_ms, told_at; /* by the machine's clock, which all share */
 	char table[TABLE_BYTES];
 };
 
 struct board {
-	_Atomic uint32_t covered; /* ranks of all processes that have joined */
+	_Atomic uint32_t covered;                 /* ranks of all processes that have joined */
 	struct entry entries[PP_FAKE_RANKS_MOST]; /* by the first rank of each process */
 };
 
 static struct {
-	struct board *board; /* NULL: of no job */
+	struct board *board;        /* NULL: of no job */
 	uint32_t entry, ranks, own; /* ranks of the job; how many of them are here */
 	char name[PP_FAKE_NAME_BYTES + 8];
 	char job[PP_FAKE_NAME_BYTES];

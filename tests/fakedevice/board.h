@@ -1,5 +1,5 @@
-/* The board of a job: what the processes of one NCCL job tell each other's watchdogs. A deadlock of a job is one of all its
- * processes. Lock held. */
+/* The board of a job: what the processes of one NCCL job tell each other's watchdogs. A deadlock of a job is one of all
+ * its processes. Lock held. */
 #ifndef PP_FAKE_BOARD_H
 #define PP_FAKE_BOARD_H
 
@@ -14,8 +14,8 @@ void pp_fake_board_join(const char *name, uint32_t rank, uint32_t ranks);
 /* Puts up what this process is at: how often something moved, since when (milliseconds) nothing can, and its table. */
 void pp_fake_board_tell(uint64_t progress, uint64_t stuck_ms, const char *table);
 
-/* Is every process of the job alive and has it been stuck for so long, with nothing moving since? A process that has joined
- * no job is a job of itself. `text` gets the tables of all. True for one process only: the one that says it. */
+/* Is every process of the job alive and has it been stuck for so long, with nothing moving since? A process that has
+ * joined no job is a job of itself. `text` gets the tables of all. True for one process only: the one that says it. */
 bool pp_fake_board_all_stuck(uint64_t least_ms, char *text, size_t size);
 
 #endif

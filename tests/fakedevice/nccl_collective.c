@@ -1,6 +1,6 @@
-/* Collectives: every member publishes its data piece by piece, takes those of all when all have published, and compares what
- * they posted. Sums go in rank order, (s0 + s1) + s2 …, rounded to the type each time: all members get the same bits, those
- * of the host transports. */
+/* Collectives: every member publishes its data piece by piece, takes those of all when all have published, and compares
+ * what they posted. Sums go in rank order, (s0 + s1) + s2 …, rounded to the type each time: all members get the same
+ * bits, those of the host transports. */
 #include "multiply.h"
 #include "nccl_communicator.h"
 #include "runtime.h"
@@ -21,13 +21,14 @@ static void disagree(const struct ncclComm *communicator, uint32_t other)
 	const struct pp_fake_member *members = communicator->segment->members;
 	const struct pp_fake_post *mine = &members[communicator->rank].share.post, *theirs = &members[other].share.post;
 	pp_fake_lock();
-	pp_fake_die("members of a collective disagree on communicator %s: rank %u posts %s #%llu of %llu %s (operation %d, root "
-	            "%d), rank %u posts %s #%llu of %llu %s (operation %d, root %d)",
-	            communicator->label, communicator->rank, pp_fake_task_names[mine->kind],
-	            (unsigned long long)members[communicator->rank].share.sequence, (unsigned long long)mine->count,
-	            pp_fake_nccl_type(mine->type), mine->operation, mine->root, other, pp_fake_task_names[theirs->kind],
-	            (unsigned long long)members[other].share.sequence, (unsigned long long)theirs->count,
-	            pp_fake_nccl_type(theirs->type), theirs->operation, theirs->root);
+	pp_fake_die(
+	    "members of a collective disagree on communicator %s: rank %u posts %s #%llu of %llu %s (operation %d, root "
+	    "%d), rank %u posts %s #%llu of %llu %s (operation %d, root %d)",
+	    communicator->label, communicator->rank, pp_fake_task_names[mine->kind],
+	    (unsigned long long)members[communicator->rank].share.sequence, (unsigned long long)mine->count,
+	    pp_fake_nccl_type(mine->type), mine->operation, mine->root, other, pp_fake_task_names[theirs->kind],
+	    (unsigned long long)members[other].share.sequence, (unsigned long long)theirs->count,
+	    pp_fake_nccl_type(theirs->type), theirs->operation, theirs->root);
 }
 
 /* Elements that a member has to publish. */

@@ -15,7 +15,7 @@
 uint64_t pp_fake_nccl_bytes(ncclDataType_t type)
 {
 	static const uint8_t bytes[ncclNumTypes] = {
-	    [ncclInt8] = 1,  [ncclUint8] = 1,   [ncclInt32] = 4,   [ncclUint32] = 4,  [ncclInt64] = 8,
+	    [ncclInt8] = 1,   [ncclUint8] = 1,   [ncclInt32] = 4,   [ncclUint32] = 4,  [ncclInt64] = 8,
 	    [ncclUint64] = 8, [ncclFloat16] = 2, [ncclFloat32] = 4, [ncclFloat64] = 8, [ncclBfloat16] = 2};
 	return (unsigned)type < ncclNumTypes ? bytes[type] : 0;
 }
@@ -23,8 +23,9 @@ uint64_t pp_fake_nccl_bytes(ncclDataType_t type)
 const char *pp_fake_nccl_type(int32_t type)
 {
 	static const char *const names[ncclNumTypes] = {
-	    [ncclInt8] = "i8",   [ncclUint8] = "u8",   [ncclInt32] = "i32", [ncclUint32] = "u32", [ncclInt64] = "i64",
-	    [ncclUint64] = "u64", [ncclFloat16] = "f16", [ncclFloat32] = "f32", [ncclFloat64] = "f64", [ncclBfloat16] = "bf16"};
+	    [ncclInt8] = "i8",     [ncclUint8] = "u8",     [ncclInt32] = "i32",   [ncclUint32] = "u32",
+	    [ncclInt64] = "i64",   [ncclUint64] = "u64",   [ncclFloat16] = "f16", [ncclFloat32] = "f32",
+	    [ncclFloat64] = "f64", [ncclBfloat16] = "bf16"};
 	return type >= 0 && type < ncclNumTypes && names[type] ? names[type] : "of no type";
 }
 
@@ -36,9 +37,14 @@ ncclResult_t ncclGetVersion(int *version)
 
 const char *ncclGetErrorString(ncclResult_t result)
 {
-	static const char *const texts[ncclNumResults] = {
-	    "no error",         "unhandled cuda error", "unhandled system error", "internal error", "invalid argument",
-	    "invalid usage", "remote process exited or there was a network error", "NCCL operation in progress"};
+	static const char *const texts[ncclNumResults] = {"no error",
+	                                                  "unhandled cuda error",
+	                                                  "unhandled system error",
+	                                                  "internal error",
+	                                                  "invalid argument",
+	                                                  "invalid usage",
+	                                                  "remote process exited or there was a network error",
+	                                                  "NCCL operation in progress"};
 	return (unsigned)result < ncclNumResults ? texts[result] : "unknown result code";
 }
 
@@ -67,8 +73,8 @@ static uint64_t machine_hash(void)
 	return hash;
 }
 
-static struct ncclComm *make(struct pp_fake_host *host, uint32_t ranks, uint32_t rank, const char *name, const char *label,
-                             const ncclConfig_t *config)
+static struct ncclComm *make(struct pp_fake_host *host, uint32_t ranks, uint32_t rank, const char *name,
+                             const char *label, const ncclConfig_t *config)
 {
 	struct ncclComm *communicator = pp_fake_new(sizeof *communicator);
 	communicator->ranks = ranks;
@@ -120,8 +126,8 @@ static ncclResult_t join(struct pp_fake_host *host, struct ncclComm *communicato
 	uint32_t expected = 0;
 	if (!atomic_compare_exchange_strong(&segment->ranks, &expected, communicator->ranks) &&
 	    expected != communicator->ranks)
-		pp_fake_die("communicator %s: rank %u says it has %u ranks, another %u", communicator->label, communicator->rank,
-		            communicator->ranks, expected);
+		pp_fake_die("communicator %s: rank %u says it has %u ranks, another %u", communicator->label,
+		            communicator->rank, communicator->ranks, expected);
 	atomic_store(&segment->members[communicator->rank].machine, machine_hash());
 	atomic_store(&segment->members[communicator->rank].device, communicator->device);
 	atomic_fetch_add(&segment->joined, 1);

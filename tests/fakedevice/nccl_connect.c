@@ -1,7 +1,8 @@
-/* First contact: NCCL makes its connections at the first use of a peer, and of a collective, and the host waits for the other
- * sides in it. The order of waiting is that of NCCL's transport set-up: for each distance the rank receives from the one
- * that far before it and sends to the one that far behind it; where both are the same rank, one message stands for both
- * directions, so that what the first groups of the two hold must be alike (NCCL 2.28, transport.cc, ncclTransportP2pSetup). */
+/* First contact: NCCL makes its connections at the first use of a peer, and of a collective, and the host waits for the
+ * other sides in it. The order of waiting is that of NCCL's transport set-up: for each distance the rank receives from
+ * the one that far before it and sends to the one that far behind it; where both are the same rank, one message stands
+ * for both directions, so that what the first groups of the two hold must be alike (NCCL 2.28, transport.cc,
+ * ncclTransportP2pSetup). */
 #include "nccl_communicator.h"
 #include "runtime.h"
 
@@ -44,11 +45,12 @@ static void swap_with(struct pp_fake_host *host, struct ncclComm *communicator, 
 	int32_t theirs = read_mail(host, communicator, peer, 0);
 	int32_t mirrored = (theirs & SENDS ? RECEIVES : 0) | (theirs & RECEIVES ? SENDS : 0);
 	if (!lost(communicator) && mirrored != wants)
-		pp_fake_die("first contact on communicator %s: rank %u's group has %s%s with rank %u, which has %s%s; NCCL makes one "
-		            "connection of both, so the first groups must be alike",
-		            communicator->label, communicator->rank, wants & SENDS ? "a send" : "",
-		            wants & RECEIVES ? (wants & SENDS ? " and a receive" : "a receive") : "", peer,
-		            theirs & SENDS ? "a send" : "", theirs & RECEIVES ? (theirs & SENDS ? " and a receive" : "a receive") : "");
+		pp_fake_die(
+		    "first contact on communicator %s: rank %u's group has %s%s with rank %u, which has %s%s; NCCL makes one "
+		    "connection of both, so the first groups must be alike",
+		    communicator->label, communicator->rank, wants & SENDS ? "a send" : "",
+		    wants & RECEIVES ? (wants & SENDS ? " and a receive" : "a receive") : "", peer,
+		    theirs & SENDS ? "a send" : "", theirs & RECEIVES ? (theirs & SENDS ? " and a receive" : "a receive") : "");
 }
 
 static void contact(struct pp_fake_host *host, struct ncclComm *communicator, const int32_t *wants)

@@ -1,6 +1,6 @@
-/* Posting: calls between ncclGroupStart and ncclGroupEnd, or a single one, become one operation per communicator. Operations
- * of a communicator follow each other in the order of the calls, whatever their streams, and a group over several streams
- * joins them (NCCL user guide, "Group calls", "CUDA stream semantics"). */
+/* Posting: calls between ncclGroupStart and ncclGroupEnd, or a single one, become one operation per communicator.
+ * Operations of a communicator follow each other in the order of the calls, whatever their streams, and a group over
+ * several streams joins them (NCCL user guide, "Group calls", "CUDA stream semantics"). */
 #include "capture.h"
 #include "nccl_communicator.h"
 #include "order.h"
@@ -27,8 +27,7 @@ static _Thread_local struct {
 	ncclResult_t error;
 } group;
 
-const char *const pp_fake_task_names[] = {"send",           "receive",    "all-reduce",
-                                          "reduce-scatter", "all-gather", "broadcast"};
+const char *const pp_fake_task_names[] = {"send", "receive", "all-reduce", "reduce-scatter", "all-gather", "broadcast"};
 
 static enum pp_fake_outcome leave(struct pp_fake_nccl_operation *operation)
 {
@@ -87,7 +86,8 @@ static void describe_operation(const struct pp_fake_operation *base, char *text,
 {
 	const struct pp_fake_nccl_operation *operation = (const struct pp_fake_nccl_operation *)base;
 	const struct ncclComm *communicator = operation->communicator;
-	size_t length = (size_t)snprintf(text, size, "rank %u of communicator %s:", communicator->rank, communicator->label);
+	size_t length =
+	    (size_t)snprintf(text, size, "rank %u of communicator %s:", communicator->rank, communicator->label);
 	for (uint32_t i = 0; i < operation->task_count && length < size; i++) {
 		const struct pp_fake_task *task = &operation->tasks[i];
 		if (task->done)
@@ -98,9 +98,10 @@ static void describe_operation(const struct pp_fake_operation *base, char *text,
 			                           (unsigned long long)task->sequence, (unsigned long long)task->count,
 			                           pp_fake_nccl_type((int32_t)task->type));
 		else
-			length += (size_t)snprintf(text + length, size - length, " %s #%llu %s rank %u (%llu %s),", name,
-			                           (unsigned long long)task->sequence, task->kind == PP_FAKE_SEND ? "to" : "from",
-			                           task->peer, (unsigned long long)task->count, pp_fake_nccl_type((int32_t)task->type));
+			length +=
+			    (size_t)snprintf(text + length, size - length, " %s #%llu %s rank %u (%llu %s),", name,
+			                     (unsigned long long)task->sequence, task->kind == PP_FAKE_SEND ? "to" : "from",
+			                     task->peer, (unsigned long long)task->count, pp_fake_nccl_type((int32_t)task->type));
 	}
 	if (length > 0 && length < size)
 		text[length - 1] = '\0';
@@ -127,7 +128,8 @@ static void add_touches(struct pp_fake_nccl_operation *operation)
 		uint64_t bytes = task->count * pp_fake_nccl_bytes(task->type), ranks = communicator->ranks;
 		uint64_t read = task->kind == PP_FAKE_REDUCE_SCATTER ? bytes * ranks : bytes;
 		uint64_t written = task->kind == PP_FAKE_ALL_GATHER ? bytes * ranks : bytes;
-		bool reads = task->kind != PP_FAKE_RECEIVE && (task->kind != PP_FAKE_BROADCAST || task->peer == communicator->rank);
+		bool reads =
+		    task->kind != PP_FAKE_RECEIVE && (task->kind != PP_FAKE_BROADCAST || task->peer == communicator->rank);
 		if (reads)
 			pp_fake_operation_touches(&operation->base, task->from, read, false);
 		if (task->kind != PP_FAKE_SEND)
@@ -175,8 +177,8 @@ static ncclResult_t submit(struct pp_fake_host *host, struct part *part)
 		return ncclInvalidArgument;
 	struct ncclComm *communicator = part->communicator;
 	if (stream->device != communicator->device) {
-		pp_fake_fault("%s: %s is of device %d, communicator %s of device %d", name_of(part), stream->where, stream->device,
-		              communicator->label, communicator->device);
+		pp_fake_fault("%s: %s is of device %d, communicator %s of device %d", name_of(part), stream->where,
+		              stream->device, communicator->label, communicator->device);
 		return ncclInvalidArgument;
 	}
 	struct pp_fake_nccl_operation *operation =
@@ -226,8 +228,7 @@ static bool all_connected(const struct part *part)
 	const struct ncclComm *communicator = part->communicator;
 	for (uint32_t i = 0; i < part->count; i++) {
 		const struct pp_fake_task *task = &part->tasks[i];
-		const bool *connected =
-		    task->kind == PP_FAKE_SEND ? communicator->connected_to : communicator->connected_from;
+		const bool *connected = task->kind == PP_FAKE_SEND ? communicator->connected_to : communicator->connected_from;
 		if (task->kind > PP_FAKE_RECEIVE || task->peer == communicator->rank || connected[task->peer])
 			continue;
 		pp_fake_fault("the first use of rank %u on communicator %s is in a capture: connect before", task->peer,
@@ -295,8 +296,8 @@ static ncclResult_t judge(const struct ncclComm *communicator, const struct pp_f
 	if (atomic_load(&communicator->state) != ncclSuccess)
 		return atomic_load(&communicator->state) == ncclInProgress ? ncclInvalidUsage : ncclRemoteError;
 	bool reduces = task->kind == PP_FAKE_ALL_REDUCE || task->kind == PP_FAKE_REDUCE_SCATTER;
-	bool summable = task->type == ncclFloat32 || task->type == ncclFloat64 || task->type == ncclBfloat16 ||
-	                task->type == ncclInt32;
+	bool summable =
+	    task->type == ncclFloat32 || task->type == ncclFloat64 || task->type == ncclBfloat16 || task->type == ncclInt32;
 	if (task->peer >= communicator->ranks || pp_fake_nccl_bytes(task->type) == 0 ||
 	    (reduces && (!summable || (task->reduction != ncclSum && task->reduction != ncclMax)))) {
 		pp_fake_lock();
@@ -358,23 +359,21 @@ ncclResult_t ncclSend(const void *from, size_t count, ncclDataType_t type, int p
 	                .kind = PP_FAKE_SEND, .peer = (uint32_t)peer, .count = count, .type = type, .from = from});
 }
 
-ncclResult_t ncclRecv(void *to, size_t count, ncclDataType_t type, int peer, ncclComm_t communicator, cudaStream_t stream)
+ncclResult_t ncclRecv(void *to, size_t count, ncclDataType_t type, int peer, ncclComm_t communicator,
+                      cudaStream_t stream)
 {
-	return post(communicator, stream,
-	            (struct pp_fake_task){
-	                .kind = PP_FAKE_RECEIVE, .peer = (uint32_t)peer, .count = count, .type = type, .to = to});
+	return post(
+	    communicator, stream,
+	    (struct pp_fake_task){.kind = PP_FAKE_RECEIVE, .peer = (uint32_t)peer, .count = count, .type = type, .to = to});
 }
 
 ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t reduction,
                            ncclComm_t communicator, cudaStream_t stream)
 {
-	return post(communicator, stream,
-	            (struct pp_fake_task){.kind = PP_FAKE_ALL_REDUCE,
-	                                  .count = count,
-	                                  .type = type,
-	                                  .reduction = reduction,
-	                                  .from = from,
-	                                  .to = to});
+	return post(
+	    communicator, stream,
+	    (struct pp_fake_task){
+	        .kind = PP_FAKE_ALL_REDUCE, .count = count, .type = type, .reduction = reduction, .from = from, .to = to});
 }
 
 ncclResult_t ncclReduceScatter(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t reduction,
@@ -392,19 +391,16 @@ ncclResult_t ncclReduceScatter(const void *from, void *to, size_t count, ncclDat
 ncclResult_t ncclAllGather(const void *from, void *to, size_t count, ncclDataType_t type, ncclComm_t communicator,
                            cudaStream_t stream)
 {
-	return post(communicator, stream,
-	            (struct pp_fake_task){
-	                .kind = PP_FAKE_ALL_GATHER, .count = count, .type = type, .from = from, .to = to});
+	return post(
+	    communicator, stream,
+	    (struct pp_fake_task){.kind = PP_FAKE_ALL_GATHER, .count = count, .type = type, .from = from, .to = to});
 }
 
-ncclResult_t ncclBroadcast(const void *from, void *to, size_t count, ncclDataType_t type, int root, ncclComm_t communicator,
-                           cudaStream_t stream)
+ncclResult_t ncclBroadcast(const void *from, void *to, size_t count, ncclDataType_t type, int root,
+                           ncclComm_t communicator, cudaStream_t stream)
 {
-	return post(communicator, stream,
-	            (struct pp_fake_task){.kind = PP_FAKE_BROADCAST,
-	                                  .peer = (uint32_t)root,
-	                                  .count = count,
-	                                  .type = type,
-	                                  .from = from,
-	                                  .to = to});
+	return post(
+	    communicator, stream,
+	    (struct pp_fake_task){
+	        .kind = PP_FAKE_BROADCAST, .peer = (uint32_t)root, .count = count, .type = type, .from = from, .to = to});
 }

@@ -1,4 +1,5 @@
-/* Shared memory of a communicator (nccl_segment.h). Fresh shared memory is zero, which is where every counter begins. */
+/* Shared memory of a communicator (nccl_segment.h). Fresh shared memory is zero, which is where every counter begins.
+ */
 #include "nccl_segment.h"
 
 #include <fcntl.h>

@@ -18,15 +18,15 @@ enum {
 /* What one end of a transfer, or one member of a collective, has posted. */
 struct pp_fake_post {
 	uint64_t count;
-	int32_t type; /* ncclDataType_t */
+	int32_t type;                  /* ncclDataType_t */
 	int32_t kind, operation, root; /* of collectives */
 };
 
 /* From one rank to another. */
 struct pp_fake_pipe {
-	_Atomic uint64_t sends, receives; /* posted so far */
+	_Atomic uint64_t sends, receives;  /* posted so far */
 	struct pp_fake_post send, receive; /* the last ones */
-	_Atomic uint64_t written, read; /* bytes, over all transfers */
+	_Atomic uint64_t written, read;    /* bytes, over all transfers */
 	unsigned char ring[PP_FAKE_RING_BYTES];
 };
 

@@ -1,20 +1,23 @@
-/* Send and receive: strict rendezvous, byte by byte through a ring. Nothing of a message moves before both ends are posted,
- * unless it is short enough to be buffered (PP_FAKE_BUFFERED), and a send is done only when it has been taken. */
+/* Send and receive: strict rendezvous, byte by byte through a ring. Nothing of a message moves before both ends are
+ * posted, unless it is short enough to be buffered (PP_FAKE_BUFFERED), and a send is done only when it has been taken.
+ */
 #include "nccl_communicator.h"
 #include "runtime.h"
 
 #include <string.h>
 
-static void disagree(const struct ncclComm *communicator, const struct pp_fake_task *task, const struct pp_fake_pipe *pipe)
+static void disagree(const struct ncclComm *communicator, const struct pp_fake_task *task,
+                     const struct pp_fake_pipe *pipe)
 {
 	uint32_t sender = task->kind == PP_FAKE_SEND ? communicator->rank : task->peer;
 	uint32_t receiver = task->kind == PP_FAKE_SEND ? task->peer : communicator->rank;
 	pp_fake_lock();
-	pp_fake_die("ends of a transfer disagree on communicator %s: #%llu from rank %u is a send of %llu %s, rank %u receives "
-	            "%llu %s",
-	            communicator->label, (unsigned long long)task->sequence, sender, (unsigned long long)pipe->send.count,
-	            pp_fake_nccl_type(pipe->send.type), receiver, (unsigned long long)pipe->receive.count,
-	            pp_fake_nccl_type(pipe->receive.type));
+	pp_fake_die(
+	    "ends of a transfer disagree on communicator %s: #%llu from rank %u is a send of %llu %s, rank %u receives "
+	    "%llu %s",
+	    communicator->label, (unsigned long long)task->sequence, sender, (unsigned long long)pipe->send.count,
+	    pp_fake_nccl_type(pipe->send.type), receiver, (unsigned long long)pipe->receive.count,
+	    pp_fake_nccl_type(pipe->receive.type));
 }
 
 /* Are both ends posted? Compares them the first time. */

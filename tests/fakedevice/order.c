@@ -1,5 +1,5 @@
-/* Order of NCCL operations on a device (order.h). Source: NCCL 2.28, enqueue.cc, "implicit launch order", and its user guide,
- * "Thread safety". */
+/* Order of NCCL operations on a device (order.h). Source: NCCL 2.28, enqueue.cc, "implicit launch order", and its user
+ * guide, "Thread safety". */
 #include "order.h"
 #include "runtime.h"
 

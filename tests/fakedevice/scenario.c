@@ -48,8 +48,10 @@ static void connect_all(struct scenario_rank *rank)
 	for (uint32_t i = 0; i < rank->ranks; i++) {
 		if (i == rank->rank)
 			continue;
-		scenario_good(ncclSend(rank->memory[0], 1, ncclFloat, (int)i, rank->communicator, rank->streams[0]), "ncclSend");
-		scenario_good(ncclRecv(rank->memory[1] + i, 1, ncclFloat, (int)i, rank->communicator, rank->streams[0]), "ncclRecv");
+		scenario_good(ncclSend(rank->memory[0], 1, ncclFloat, (int)i, rank->communicator, rank->streams[0]),
+		              "ncclSend");
+		scenario_good(ncclRecv(rank->memory[1] + i, 1, ncclFloat, (int)i, rank->communicator, rank->streams[0]),
+		              "ncclRecv");
 	}
 	scenario_good(ncclGroupEnd(), "ncclGroupEnd");
 	scenario_good(cudaStreamSynchronize(rank->streams[0]), "cudaStreamSynchronize");
@@ -76,7 +78,8 @@ static void *run_rank(void *given)
 	struct scenario_rank rank = {.rank = thread->rank, .ranks = scenario->ranks, .faulty = thread->faulty};
 	make_rank(&rank);
 	if (scenario->communicates)
-		scenario_good(ncclCommInitRank(&rank.communicator, (int)rank.ranks, thread->id, (int)rank.rank), "ncclCommInitRank");
+		scenario_good(ncclCommInitRank(&rank.communicator, (int)rank.ranks, thread->id, (int)rank.rank),
+		              "ncclCommInitRank");
 	if (scenario->communicates && !scenario->cold)
 		connect_all(&rank);
 	scenario->run(&rank);

@@ -9,7 +9,7 @@
 /* What a rank of a scenario has. The streams and memory belong to a device of its own. */
 struct scenario_rank {
 	uint32_t rank, ranks;
-	bool faulty; /* commit the fault */
+	bool faulty;             /* commit the fault */
 	ncclComm_t communicator; /* NULL unless asked for */
 	cudaStream_t streams[3];
 	cudaEvent_t events[4];
@@ -27,12 +27,12 @@ struct scenario {
 };
 
 struct scenario_outcome {
-	int status; /* that of the child, or of the first that ended badly */
+	int status;       /* that of the child, or of the first that ended badly */
 	char text[65536]; /* what they wrote to stderr */
 };
 
-/* Runs it; `processes`: each rank is a process, else they are threads of one. Options are "NAME=VALUE" for the environment,
- * ended by NULL. */
+/* Runs it; `processes`: each rank is a process, else they are threads of one. Options are "NAME=VALUE" for the
+ * environment, ended by NULL. */
 void scenario_run(const struct scenario *scenario, bool faulty, bool processes, const char *const *options,
                   struct scenario_outcome *outcome);
 

@@ -1,5 +1,6 @@
-/* Planted faults, in small programs: each class is caught in every run, by what it is and not by what it happens to do, and
- * the same program without the fault gives no report under ten seeds of jitter. Ranks as threads and as processes. */
+/* Planted faults, in small programs: each class is caught in every run, by what it is and not by what it happens to do,
+ * and the same program without the fault gives no report under ten seeds of jitter. Ranks as threads and as processes.
+ */
 #include "fake.h"
 #include "scenario.h"
 #include "small_kernels.h"
@@ -181,7 +182,8 @@ static void host_write_without_sync(struct scenario_rank *rank)
 		for (int k = 0; k < COUNT; k++)
 			rank->host[k] = (float)(i + k);
 		small_nap(2000, rank->streams[0]);
-		must(cudaMemcpyAsync(rank->memory[0], rank->host, COUNT * sizeof(float), cudaMemcpyHostToDevice, rank->streams[0]),
+		must(cudaMemcpyAsync(rank->memory[0], rank->host, COUNT * sizeof(float), cudaMemcpyHostToDevice,
+		                     rank->streams[0]),
 		     "cudaMemcpyAsync");
 		if (!rank->faulty)
 			must(cudaStreamSynchronize(rank->streams[0]), "cudaStreamSynchronize");
@@ -196,8 +198,8 @@ static void null_stream(struct scenario_rank *rank)
 static void pageable_copy(struct scenario_rank *rank)
 {
 	static float pageable[COUNT];
-	(void)cudaMemcpyAsync(rank->memory[0], rank->faulty ? pageable : rank->host, COUNT * sizeof(float), cudaMemcpyHostToDevice,
-	                      rank->streams[0]);
+	(void)cudaMemcpyAsync(rank->memory[0], rank->faulty ? pageable : rank->host, COUNT * sizeof(float),
+	                      cudaMemcpyHostToDevice, rank->streams[0]);
 }
 
 static void use_after_free(struct scenario_rank *rank)
@@ -232,7 +234,8 @@ static void first_use_in_a_step(struct scenario_rank *rank)
 		                   rank->streams[1]),
 		     "ncclAllReduce");
 	pp_fake_freeze();
-	must(ncclAllReduce(rank->memory[2], rank->memory[3], COUNT, ncclFloat, ncclSum, rank->communicator, rank->streams[1]),
+	must(ncclAllReduce(rank->memory[2], rank->memory[3], COUNT, ncclFloat, ncclSum, rank->communicator,
+	                   rank->streams[1]),
 	     "ncclAllReduce");
 	must(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
 	pp_fake_thaw();
@@ -240,32 +243,54 @@ static void first_use_in_a_step(struct scenario_rank *rank)
 
 struct fault {
 	struct scenario scenario;
-	const char *said;   /* part of the report */
-	const char *also;   /* and this */
+	const char *said; /* part of the report */
+	const char *also; /* and this */
 };
 
 static const struct fault alone[] = {
-    {{"missing event wait", missing_event_wait, 1, false, false}, "race: read by small_scale on stream 1", "write by small_fill"},
-    {{"slot reused too early", slot_reused_too_early, 1, false, false}, "race: write by small_fill", "read by cudaMemcpyAsync"},
-    {{"host read without sync", host_read_without_sync, 1, false, false}, "race: read by the check on host", "write by cudaMemcpyAsync"},
+    {{"missing event wait", missing_event_wait, 1, false, false},
+     "race: read by small_scale on stream 1",
+     "write by small_fill"},
+    {{"slot reused too early", slot_reused_too_early, 1, false, false},
+     "race: write by small_fill",
+     "read by cudaMemcpyAsync"},
+    {{"host read without sync", host_read_without_sync, 1, false, false},
+     "race: read by the check on host",
+     "write by cudaMemcpyAsync"},
     {{"host write without sync", host_write_without_sync, 1, false, false}, "race: the host wrote", "the copy"},
     {{"null stream", null_stream, 1, false, false}, "small_fill on the NULL stream", ""},
     {{"pageable copy", pageable_copy, 1, false, false}, "cudaMemcpyAsync from pageable memory", ""},
-    {{"use after free", use_after_free, 1, false, false}, "small_fill writes 20000 bytes", "no device or pinned memory"},
+    {{"use after free", use_after_free, 1, false, false},
+     "small_fill writes 20000 bytes",
+     "no device or pinned memory"},
     {{"beyond the end", beyond_the_end, 1, false, false}, "small_fill writes 20004 bytes", "has only 20000 bytes"},
     {{"allocation in a step", allocation_in_a_step, 1, false, false}, "memory was allocated within a step", ""},
 };
 
 static const struct fault together[] = {
-    {{"send before compute", send_before_compute, 2, true, false}, "race: read by ncclSend on stream 1", "write by small_fill"},
-    {{"two streams on one communicator", two_streams_one_communicator, 2, true, false}, "deadlock", "send #2 to rank 1 (5000 f32)"},
+    {{"send before compute", send_before_compute, 2, true, false},
+     "race: read by ncclSend on stream 1",
+     "write by small_fill"},
+    {{"two streams on one communicator", two_streams_one_communicator, 2, true, false},
+     "deadlock",
+     "send #2 to rank 1 (5000 f32)"},
     {{"cold connect cycle", cold_connect_cycle, 3, true, true}, "deadlock", "the first contact of rank 1 with rank 2"},
-    {{"cold connect of two", cold_connect_cycle, 2, true, true}, "so the first groups must be alike", "has a send with rank"},
-    {{"mismatched size", mismatched_size, 2, true, false}, "#2 from rank 0 is a send of 5000 f32", "rank 1 receives 4999 f32"},
-    {{"mismatched collective", mismatched_collective, 2, true, false}, "members of a collective disagree", "of 2500 f64"},
+    {{"cold connect of two", cold_connect_cycle, 2, true, true},
+     "so the first groups must be alike",
+     "has a send with rank"},
+    {{"mismatched size", mismatched_size, 2, true, false},
+     "#2 from rank 0 is a send of 5000 f32",
+     "rank 1 receives 4999 f32"},
+    {{"mismatched collective", mismatched_collective, 2, true, false},
+     "members of a collective disagree",
+     "of 2500 f64"},
     {{"missing rank in a collective", missing_rank_in_collective, 3, true, false}, "deadlock", "all-reduce #3"},
-    {{"head-of-line gradient receive", head_of_line_gradient, 3, true, false}, "deadlock", "rank 1 of communicator world: receive #2 from rank 2 (5000 f32)"},
-    {{"first use in a step", first_use_in_a_step, 2, true, false}, "a collective was used for the first time within a step", ""},
+    {{"head-of-line gradient receive", head_of_line_gradient, 3, true, false},
+     "deadlock",
+     "rank 1 of communicator world: receive #2 from rank 2 (5000 f32)"},
+    {{"first use in a step", first_use_in_a_step, 2, true, false},
+     "a collective was used for the first time within a step",
+     ""},
 };
 
 static void expect_caught(const struct fault *fault, bool processes)

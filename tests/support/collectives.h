@@ -15,12 +15,9 @@ struct pp_collective_grid {
 struct pp_program *pp_collective_program(struct pp_arena *arena, const struct pp_collective_grid *grid, uint64_t seed,
                                          uint32_t count);
 
-/* Post the collectives of this rank over a bound endpoint, several at once, among them those of bodies, with one
- * message of every channel under way; twice. `memory`: where they lie, NULL: in that of the host. False: `why` says
- * what is wrong. */
-bool pp_collectives_run(const struct pp_program *program, const struct pp_transport_ops *ops,
-                        struct pp_endpoint *endpoint, const struct pp_test_memory *memory, uint32_t rank,
-                        char why[256]);
+/* Post the collectives of this rank over its endpoint, several at once, among them those of bodies, with one message of
+ * every channel under way; twice. False: `why` says what is wrong. */
+bool pp_collectives_run(const struct pp_program *program, const struct pp_test_seat *seat, char why[256]);
 
 /* The same with all ranks as threads. */
 bool pp_collectives_run_threads(const struct pp_test_world *world, const struct pp_program *program,

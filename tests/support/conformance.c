@@ -126,7 +126,8 @@ static int run_collectives(const struct pp_conformance_rank *rank)
 		const struct pp_program *program = pp_collective_program(arena, grid, i, 20);
 		struct pp_endpoint *endpoint = rank->bind(rank->context, program, &collective_options[i % OPTIONS], &status);
 		char why[256] = "no room";
-		if (!endpoint || !pp_collectives_run(program, rank->ops, endpoint, NULL, rank->rank, why)) {
+		const struct pp_test_seat seat = {.rank = rank->rank, .ops = rank->ops, .endpoint = endpoint};
+		if (!endpoint || !pp_collectives_run(program, &seat, why)) {
 			complain(rank->rank, grid, i % OPTIONS, why);
 			differences++;
 		}
@@ -190,7 +191,7 @@ int pp_conformance_collectives(const struct pp_test_world *world, uint32_t ranks
 	int differences = 0;
 	for (size_t i = 0; i < OPTIONS * GRIDS; i++) {
 		const struct pp_collective_grid *grid = &grids[i / OPTIONS];
-		if (grid->pp * grid->tp * grid->dp != ranks)
+		if (grid->pp * grid->tp * grid->dp != ranks || (world->apart && i % OPTIONS > 0))
 			continue;
 		struct pp_arena *arena = pp_arena_create(NULL);
 		const struct pp_program *program = pp_collective_program(arena, grid, i, 20);

@@ -3,17 +3,16 @@
 #ifndef PP_TEST_WORLD_H
 #define PP_TEST_WORLD_H
 
-#include "executor/device.h"
 #include "executor/transport.h"
 
 /* The memory that a rank's posts lie in, if it is not the host's. Copies are behind all that the device was given, and
  * over when they return. */
 struct pp_test_memory {
-	struct pp_device *device;
-	void *(*take)(struct pp_device *device, size_t bytes);
-	void (*give)(struct pp_device *device, void *there);
-	void (*put)(struct pp_device *device, void *there, const void *here, size_t bytes);
-	void (*get)(struct pp_device *device, void *here, const void *there, size_t bytes);
+	void *context;
+	void *(*take)(void *context, size_t bytes);
+	void (*give)(void *context, void *there);
+	void (*put)(void *context, void *there, const void *here, size_t bytes);
+	void (*get)(void *context, void *here, const void *there, size_t bytes);
 };
 
 struct pp_test_seat {
@@ -21,6 +20,7 @@ struct pp_test_seat {
 	const struct pp_transport_ops *ops;
 	struct pp_endpoint *endpoint;
 	const struct pp_test_memory *memory; /* NULL: the host's */
+	bool any_order;                      /* sums come in any order: values are such that it does not matter */
 	void *world;                         /* implementer's */
 };
 
@@ -28,6 +28,9 @@ struct pp_test_seat {
 struct pp_test_world {
 	const char *name;
 	const struct pp_transport_ops *ops;
+	/* Each in a process of its own: what it uses belongs to the threads that began with it. Options of transports do
+	 * nothing to it. */
+	bool apart;
 	/* All of it, before any thread. */
 	void *(*open)(const struct pp_program *program, const struct pp_transport_options *options);
 	void (*close)(void *world);

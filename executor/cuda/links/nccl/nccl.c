@@ -1,0 +1,355 @@
+/* The NCCL transport: streams for the queues of a layout, lines for channels and groups, failures.
+ *
+ * Requires: an endpoint below for control data; a program that is proven for the layout. Ensures: a communicator's
+ * posts are those of its line, in order; nothing is allocated after `bind`. */
+#include "nccl.h"
+
+#include "comms.h"
+#include "order.h"
+
+#include "executor/cuda/gpu.h"
+
+#include "ir/queues.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { LOOK_NS = 10000000 };
+
+/* A collective posted and not yet waited for. */
+struct pending_coll {
+	uint32_t id, line;
+	uint64_t number;
+};
+
+struct pp_endpoint {
+	struct pp_link_start start;
+	struct pp_coord coord;
+	struct pp_nccl_order order;
+	struct pp_cuda *cuda;
+	struct pp_nccl_plan plan;
+	struct pp_nccl_world world;
+	struct pp_nccl_line *lines; /* [plan.count] */
+	cudaStream_t *streams;      /* of the rank's queues, then that of bodies */
+	uint32_t stream_count;
+	struct pending_coll *colls;
+	uint32_t coll_count;
+	uint64_t looked; /* for errors, pp_clock() */
+	bool failed;
+	struct pp_status failure;
+};
+
+static struct pp_nccl_line *body_line(const struct pp_endpoint *endpoint)
+{
+	return &endpoint->lines[endpoint->plan.count - 1];
+}
+
+static bool note(struct pp_endpoint *endpoint, bool fine, const struct pp_status *status)
+{
+	if (!fine && !endpoint->failed) {
+		endpoint->failed = true;
+		endpoint->failure = *status;
+	}
+	return fine;
+}
+
+/* ---- posts and tests ------------------------------------------------------------------------- */
+
+static uint64_t post(struct pp_endpoint *endpoint, struct pp_nccl_line *line, const struct pp_part *part)
+{
+	struct pp_status status;
+	uint64_t number = 0;
+	if (endpoint->failed)
+		return line->posted++;
+	note(endpoint, pp_nccl_line_post(line, endpoint->cuda, part, &number, &status), &status);
+	return number;
+}
+
+static void post_message(struct pp_endpoint *endpoint, const struct pp_instr *instr, const void *from, void *to)
+{
+	struct pp_nccl_line *line = &endpoint->lines[instr->a[0]];
+	if (instr->a[1] == 0)
+		line->base = line->posted;
+	const struct pp_part part = {.from = from, .to = to, .count = instr->count, .dtype = instr->dtype, .id = PP_NULL};
+	post(endpoint, line, &part);
+}
+
+static void post_send(struct pp_endpoint *endpoint, const struct pp_instr *instr, const void *from)
+{
+	post_message(endpoint, instr, from, NULL);
+}
+
+static void post_recv(struct pp_endpoint *endpoint, const struct pp_instr *instr, void *to)
+{
+	post_message(endpoint, instr, NULL, to);
+}
+
+static void post_coll(struct pp_endpoint *endpoint, const struct pp_instr *instr, const void *from, void *to)
+{
+	uint32_t index = endpoint->start.program->channel_count + instr->a[1];
+	struct pp_nccl_line *line = &endpoint->lines[index];
+	struct pp_part part = pp_part_of(instr, from, to, line->seat.position);
+	endpoint->colls[endpoint->coll_count++] =
+	    (struct pending_coll){.id = instr->a[0], .line = index, .number = post(endpoint, line, &part)};
+}
+
+static uint32_t post_body(struct pp_endpoint *endpoint, enum pp_collective kind, enum pp_dtype dtype, const void *from,
+                          void *to, uint64_t count)
+{
+	const struct pp_part part = {
+	    .from = from, .to = to, .count = count, .kind = (uint8_t)kind, .dtype = (uint8_t)dtype, .id = PP_NULL};
+	return (uint32_t)post(endpoint, body_line(endpoint), &part);
+}
+
+/* What was posted will run; the device is told to come after it. */
+static enum pp_progress follow(struct pp_endpoint *endpoint, const struct pp_nccl_line *line, uint64_t number)
+{
+	struct pp_status status;
+	if (endpoint->failed)
+		return PP_FAILED;
+	return note(endpoint, pp_nccl_line_follow(line, endpoint->cuda, number, &status), &status) ? PP_DONE : PP_FAILED;
+}
+
+static enum pp_progress test(struct pp_endpoint *endpoint, uint32_t channel, uint32_t seq)
+{
+	const struct pp_nccl_line *line = &endpoint->lines[channel];
+	return follow(endpoint, line, line->base + seq);
+}
+
+static enum pp_progress test_coll(struct pp_endpoint *endpoint, uint32_t id)
+{
+	uint32_t at = 0;
+	while (at < endpoint->coll_count && endpoint->colls[at].id != id)
+		at++;
+	if (at == endpoint->coll_count)
+		return PP_DONE;
+	const struct pending_coll coll = endpoint->colls[at];
+	endpoint->colls[at] = endpoint->colls[--endpoint->coll_count];
+	return follow(endpoint, &endpoint->lines[coll.line], coll.number);
+}
+
+static enum pp_progress test_body(struct pp_endpoint *endpoint, uint32_t ticket)
+{
+	const struct pp_nccl_line *line = body_line(endpoint);
+	uint32_t behind = (uint32_t)line->posted - ticket; /* far fewer than 2^31 are outstanding */
+	return follow(endpoint, line, line->posted - behind);
+}
+
+/* ---- failures -------------------------------------------------------------------------------- */
+
+static uint64_t now(void)
+{
+	struct timespec time;
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+/* NCCL says nothing by itself; it is asked now and then while the host waits for the device. */
+static bool broken(struct pp_endpoint *endpoint)
+{
+	const struct pp_transport_ops *below = endpoint->start.below;
+	struct pp_status status;
+	uint64_t time = now();
+	if (endpoint->failed || time - endpoint->looked < LOOK_NS)
+		return endpoint->failed;
+	endpoint->looked = time;
+	for (uint32_t i = 0; i < endpoint->plan.count && !endpoint->failed; i++)
+		note(endpoint, pp_nccl_line_sound(&endpoint->lines[i], &status), &status);
+	if (!endpoint->failed && below->broken && below->broken(endpoint->start.endpoint)) {
+		pp_fail(&status, PP_EXIT_RUN, "%s", below->failure(endpoint->start.endpoint));
+		note(endpoint, false, &status);
+	}
+	return endpoint->failed;
+}
+
+static void poll(void *context)
+{
+	const struct pp_endpoint *endpoint = context;
+	endpoint->start.below->poll(endpoint->start.endpoint);
+}
+
+/* What others wait for here never comes: their operations and ours are broken off. */
+static void give_up(struct pp_endpoint *endpoint, const char *why)
+{
+	struct pp_status status;
+	endpoint->start.below->give_up(endpoint->start.endpoint, why);
+	pp_fail(&status, PP_EXIT_RUN, "%s", why);
+	note(endpoint, false, &status);
+	pp_nccl_world_end(&endpoint->world, endpoint->lines, endpoint->plan.count, true);
+}
+
+static const char *failure(const struct pp_endpoint *endpoint)
+{
+	return endpoint->failed ? endpoint->failure.text : endpoint->start.below->failure(endpoint->start.endpoint);
+}
+
+static void exchange(struct pp_endpoint *endpoint, const void *mine, void *all, size_t bytes)
+{
+	endpoint->start.below->exchange(endpoint->start.endpoint, mine, all, bytes);
+}
+
+static enum pp_progress test_exchange(struct pp_endpoint *endpoint)
+{
+	return endpoint->start.below->test_exchange(endpoint->start.endpoint);
+}
+
+/* ---- streams --------------------------------------------------------------------------------- */
+
+/* The queue in which a rank's posts on a line stand, PP_NULL: that of bodies. */
+static uint32_t queue_of(const struct pp_queues *queues, const struct pp_nccl_line *line, struct pp_coord coord)
+{
+	const struct pp_program *program = queues->program;
+	if (line->index < program->channel_count)
+		return queues->channel[line->seat.position][line->index];
+	uint32_t group = line->index - program->channel_count;
+	return group < program->group_count ? pp_queues_collective(queues, group, coord.pp) : PP_NULL;
+}
+
+/* One stream per queue: in it posts wait for each other. */
+static bool make_streams(struct pp_endpoint *endpoint, struct pp_status *status)
+{
+	struct pp_arena *arena = pp_arena_create(NULL);
+	struct pp_queues queues = pp_queues_assign(arena, endpoint->start.program, endpoint->order.layout);
+	endpoint->stream_count = queues.count + 1;
+	endpoint->streams = calloc(endpoint->stream_count, sizeof(cudaStream_t));
+	bool ok = endpoint->streams || pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory for streams");
+	for (uint32_t i = 0; ok && i < endpoint->plan.count; i++) {
+		struct pp_nccl_line *line = &endpoint->lines[i];
+		if (line->seat.members == 0)
+			continue;
+		uint32_t queue = queue_of(&queues, line, endpoint->coord);
+		cudaStream_t *stream = &endpoint->streams[queue == PP_NULL ? queues.count : queue];
+		ok = *stream || pp_cuda_ok(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking), "making a stream", status);
+		line->stream = *stream;
+	}
+	pp_arena_destroy(arena);
+	return ok;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static bool open_lines(struct pp_endpoint *endpoint, struct pp_status *status)
+{
+	const struct pp_program *program = endpoint->start.program;
+	struct pp_post_counts counts;
+	bool ok = pp_nccl_plan_make(&endpoint->plan, program);
+	endpoint->lines = calloc((size_t)endpoint->plan.count + 1, sizeof *endpoint->lines);
+	bool counted = pp_post_counts_make(program, endpoint->coord.pp, &counts);
+	endpoint->colls = calloc((size_t)counts.colls + 1, sizeof *endpoint->colls);
+	ok = (ok && endpoint->lines && counted && endpoint->colls) ||
+	     pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory for the channels of rank %" PRIu32, endpoint->start.world);
+	for (uint32_t i = 0; ok && i < endpoint->plan.count; i++) {
+		uint32_t group = i - program->channel_count;
+		const struct pp_post_count *count = i < program->channel_count     ? &counts.channel[i]
+		                                    : group < program->group_count ? &counts.group[group]
+		                                                                   : &counts.body;
+		endpoint->lines[i] = (struct pp_nccl_line){
+		    .program = program, .index = i, .seat = pp_nccl_plan_seat(program, i, endpoint->coord)};
+		if (endpoint->lines[i].seat.members && count->posts)
+			ok = pp_nccl_line_open(&endpoint->lines[i], count->posts, status);
+	}
+	pp_post_counts_free(&counts);
+	return ok;
+}
+
+static bool bind(struct pp_endpoint *endpoint, struct pp_device *device, struct pp_status *status)
+{
+	endpoint->cuda = pp_cuda_of(device);
+	if (endpoint->order.implicit)
+		setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 1);
+	return open_lines(endpoint, status) && make_streams(endpoint, status) &&
+	       pp_nccl_world_make(&endpoint->world, &endpoint->plan, endpoint->lines, endpoint->start.below,
+	                          endpoint->start.endpoint, status) &&
+	       pp_nccl_world_warm(&endpoint->world, &endpoint->plan, endpoint->lines, NULL, 0, status);
+}
+
+static bool fits(uint32_t here, struct pp_status *status)
+{
+	int count = pp_gpu_count(status);
+	return (count > 0 && here <= (uint32_t)count) ||
+	       (count > 0 &&
+	        pp_fail(status, PP_EXIT_ENVIRONMENT,
+	                "NCCL wants a GPU for each rank: %" PRIu32 " ranks are on this machine, and %d GPUs", here, count));
+}
+
+/* NCCL refuses a GPU that two ranks of a machine share; ranks that seem to be on machines of their own it connects by
+ * sockets. For trying things out. */
+static void share_gpus(const struct pp_link_start *start)
+{
+	char host[32];
+	struct pp_status status;
+	if (fits(start->here, &status) || getenv("NCCL_HOSTID"))
+		return;
+	snprintf(host, sizeof host, "rank-%" PRIu32, start->world);
+	setenv("NCCL_HOSTID", host, 1);
+	if (start->world == 0 && !start->quiet)
+		fprintf(stderr, "piperun: ranks share GPUs: NCCL connects them by sockets (NCCL_HOSTID)\n");
+}
+
+static struct pp_endpoint *open_link(const struct pp_link_start *start, struct pp_status *status)
+{
+	struct pp_endpoint *endpoint = calloc(1, sizeof *endpoint);
+	int driver = 0, version = 0;
+	if (!endpoint) {
+		pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory");
+		return NULL;
+	}
+	uint32_t ranks = (uint32_t)pp_grid_world(start->program);
+	endpoint->start = *start;
+	endpoint->coord = pp_grid_coord(start->program, start->world);
+	endpoint->world = (struct pp_nccl_world){.program = start->program, .rank = start->world, .ranks = ranks};
+	cudaDriverGetVersion(&driver);
+	ncclGetVersion(&version);
+	/* A module that is loaded when its first kernel is would wait for kernels that wait for it. */
+	setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+	share_gpus(start);
+	if (!pp_nccl_order_decide(start->program, start->queues, driver, getenv("NCCL_LAUNCH_ORDER_IMPLICIT"),
+	                          &endpoint->order, status)) {
+		free(endpoint);
+		return NULL;
+	}
+	if (start->world == 0 && !start->quiet)
+		printf("NCCL %d.%d.%d, %s\n", version / 10000, version % 10000 / 100, version % 100, endpoint->order.text);
+	return endpoint;
+}
+
+static void close_link(struct pp_endpoint *endpoint)
+{
+	if (endpoint->lines)
+		pp_nccl_world_end(&endpoint->world, endpoint->lines, endpoint->plan.count, endpoint->failed);
+	for (uint32_t i = 0; endpoint->lines && i < endpoint->plan.count; i++)
+		pp_nccl_line_close(&endpoint->lines[i]);
+	for (uint32_t i = 0; endpoint->streams && i < endpoint->stream_count; i++)
+		if (endpoint->streams[i])
+			cudaStreamDestroy(endpoint->streams[i]);
+	pp_nccl_plan_free(&endpoint->plan);
+	free(endpoint->streams);
+	free(endpoint->lines);
+	free(endpoint->colls);
+	free(endpoint);
+}
+
+static const struct pp_transport_ops nccl_ops = {
+    .name = "nccl",
+    .stream_ordered = true,
+    .bind = bind,
+    .broken = broken,
+    .post_send = post_send,
+    .post_recv = post_recv,
+    .post_coll = post_coll,
+    .post_body = post_body,
+    .test = test,
+    .test_coll = test_coll,
+    .test_body = test_body,
+    .poll = poll,
+    .exchange = exchange,
+    .test_exchange = test_exchange,
+    .give_up = give_up,
+    .failure = failure,
+};
+
+const struct pp_link pp_link_nccl = {
+    .name = "nccl", .ops = &nccl_ops, .has_queues = true, .fits = fits, .open = open_link, .close = close_link};

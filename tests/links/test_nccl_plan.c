@@ -1,0 +1,130 @@
+/* Which communicators a program gets, in which rounds, and what launch order gives by driver. */
+#include "executor/cuda/links/nccl/order.h"
+#include "executor/cuda/links/nccl/plan.h"
+
+#include "support/collectives.h"
+
+#include "ir/arena.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+static const struct pp_collective_grid grids[] = {
+    {1, 1, 1, 0}, {2, 1, 1, 0}, {4, 1, 1, 0}, {8, 1, 1, 0}, {4, 2, 2, 0}, {3, 2, 1, PP_ORDER_PP_TP_DP}, {1, 4, 2, 0}};
+
+/* Positions of one communicator, a bit each, over all ranks that make the split with its colour in its round. */
+static uint64_t meet(const struct pp_nccl_plan *plan, uint32_t round, uint32_t index, uint32_t first)
+{
+	uint64_t met = 0;
+	for (uint32_t world = 0; world < pp_grid_world(plan->program); world++) {
+		struct pp_coord coord = pp_grid_coord(plan->program, world);
+		uint32_t other = pp_nccl_plan_at(plan, round, coord);
+		if (other == PP_NULL)
+			continue;
+		struct pp_nccl_seat seat = pp_nccl_plan_seat(plan->program, other, coord);
+		if (seat.first != first)
+			continue;
+		assert_int_equal(other, index);
+		assert_false(met >> seat.position & 1);
+		met |= UINT64_C(1) << seat.position;
+	}
+	return met;
+}
+
+/* Everything that is posted on has its round, and in it all of its members meet, each at its position, and nobody else. */
+static void members_meet(void **state)
+{
+	(void)state;
+	for (size_t g = 0; g < sizeof grids / sizeof *grids; g++) {
+		struct pp_arena *arena = pp_arena_create(NULL);
+		const struct pp_program *program = pp_collective_program(arena, &grids[g], 3, 60);
+		struct pp_nccl_plan plan;
+		assert_true(pp_nccl_plan_make(&plan, program));
+		for (uint32_t i = 0; i < plan.count; i++)
+			for (uint32_t world = 0; plan.round[i] != PP_NULL && world < pp_grid_world(program); world++) {
+				struct pp_nccl_seat seat = pp_nccl_plan_seat(program, i, pp_grid_coord(program, world));
+				if (seat.members)
+					assert_true(meet(&plan, plan.round[i], i, seat.first) == (UINT64_C(1) << seat.members) - 1);
+			}
+		for (uint32_t i = 0; i < program->channel_count; i++)
+			assert_true(plan.round[i] < plan.rounds);
+		pp_nccl_plan_free(&plan);
+		pp_arena_destroy(arena);
+	}
+}
+
+/* Channels both ways between neighbours: four rounds serve a pipeline of any length. */
+static void rounds_do_not_grow_with_ranks(void **state)
+{
+	(void)state;
+	for (uint32_t ranks = 3; ranks <= 48; ranks += 5) {
+		struct pp_arena *arena = pp_arena_create(NULL);
+		const struct pp_program *program =
+		    pp_collective_program(arena, &(struct pp_collective_grid){ranks, 1, 1, 0}, 3, 0);
+		struct pp_nccl_plan plan;
+		assert_true(pp_nccl_plan_make(&plan, program));
+		assert_int_equal(plan.rounds, 4);
+		/* A pipeline that does nothing else needs no communicator for its groups; a group of one never does. */
+		for (uint32_t i = program->channel_count; i < plan.count; i++)
+			assert_int_equal(plan.round[i], PP_NULL);
+		pp_nccl_plan_free(&plan);
+		pp_arena_destroy(arena);
+	}
+}
+
+/* ---- launch order ---------------------------------------------------------------------------- */
+
+enum { OF_CHANNEL = 1 << PP_LAYOUT_CHANNEL, OF_ALL = (1 << PP_LAYOUT_COUNT) - 1 };
+
+struct case_of_order {
+	uint32_t layouts, tp;
+	int driver;
+	const char *environment;
+	bool fine, implicit;
+	enum pp_layout layout;
+	const char *text; /* part of what is said */
+};
+
+static const struct case_of_order cases[] = {
+    {OF_CHANNEL, 1, 13000, NULL, true, true, PP_LAYOUT_EDGE, "driver 13.0; launches in program order; queues per edge"},
+    {OF_CHANNEL, 1, 12090, "1", true, true, PP_LAYOUT_EDGE, "driver 12.9; launches in program order"},
+    {OF_ALL, 1, 12080, NULL, true, true, PP_LAYOUT_RANK, "one after the other; queues per rank"},
+    {OF_ALL, 2, 12080, NULL, true, true, PP_LAYOUT_BLOCKING, "queues per blocking"},
+    {OF_ALL - (1 << PP_LAYOUT_BLOCKING), 2, 12040, NULL, true, false, PP_LAYOUT_EDGE, "launches in no order"},
+    {OF_CHANNEL, 1, 12040, NULL, true, false, PP_LAYOUT_EDGE, "not proven for one queue per rank"},
+    {OF_CHANNEL, 1, 12040, "1", false, false, PP_LAYOUT_EDGE, "error[E0906]: with NCCL_LAUNCH_ORDER_IMPLICIT=1"},
+    {OF_CHANNEL, 1, 12040, "0", true, false, PP_LAYOUT_EDGE, "since NCCL_LAUNCH_ORDER_IMPLICIT=0"},
+};
+
+static void drivers_decide(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		const struct case_of_order *one = &cases[i];
+		struct pp_program program = {.ranks = 2, .tp = one->tp, .dp = 1, .stamp = {true, one->layouts, true, ""}};
+		struct pp_nccl_order order;
+		struct pp_status status = {0};
+		bool fine = pp_nccl_order_decide(&program, PP_LAYOUT_EDGE, one->driver, one->environment, &order, &status);
+		assert_int_equal(fine, one->fine);
+		assert_non_null(strstr(fine ? order.text : status.text, one->text));
+		if (!fine)
+			continue;
+		assert_int_equal(order.implicit, one->implicit);
+		assert_int_equal(order.layout, one->layout);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(members_meet),
+	    cmocka_unit_test(rounds_do_not_grow_with_ranks),
+	    cmocka_unit_test(drivers_decide),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
