@@ -272,12 +272,17 @@ template <typename T> T max(T a, T b)
 	return a < b ? b : a;
 }
 
-/* The device's clock in nanoseconds, and a nap. */
+/* Twins of device_asm.h, and a nap. */
 inline unsigned long long pp_device_nanoseconds(void)
 {
 	struct timespec now;
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	return (unsigned long long)now.tv_sec * 1000000000ull + (unsigned long long)now.tv_nsec;
+}
+
+inline void pp_store_16(void *at, uint4 words)
+{
+	*static_cast<uint4 *>(at) = words;
 }
 
 inline void __nanosleep(unsigned nanoseconds)

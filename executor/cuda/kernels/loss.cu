@@ -52,10 +52,22 @@ template <typename T> struct logits_row {
 		ptrdiff_t at = first(pack_number);
 		return is_whole(pack_number) ? unpacked(load_16(row + at)) : load_each(row, at, columns);
 	}
-	__device__ __forceinline__ bool has(size_t pack_number, int element, size_t valid) const
+	/* All of its elements are among the first `valid` columns. */
+	__device__ __forceinline__ bool is_inside(size_t pack_number, size_t valid) const
 	{
-		ptrdiff_t at = first(pack_number) + element;
-		return at >= 0 && (size_t)at < valid;
+		ptrdiff_t at = first(pack_number);
+		return at >= 0 && (size_t)at + SIZE <= valid;
+	}
+	/* Elements that are not get `value`. */
+	__device__ __forceinline__ void mask(size_t pack_number, size_t valid, float value, pack<SIZE> *x) const
+	{
+		if (is_inside(pack_number, valid)) /* nearly always */
+			return;
+#pragma unroll
+		for (int i = 0; i < SIZE; i++) {
+			ptrdiff_t at = first(pack_number) + i;
+			x->at[i] = at >= 0 && (size_t)at < valid ? x->at[i] : value;
+		}
 	}
 };
 
@@ -86,11 +98,10 @@ __device__ __forceinline__ struct running row_running(const logits_row<T> &row, 
 	for (size_t number = threadIdx.x; number < row.packs; number += BLOCK) {
 		pack<SIZE> x = row.get(number);
 		float largest = mine.largest, sum = 0;
+		row.mask(number, valid, -INFINITY, &x);
 #pragma unroll
-		for (int i = 0; i < SIZE; i++) {
-			x.at[i] = row.has(number, i, valid) ? x.at[i] : -INFINITY;
+		for (int i = 0; i < SIZE; i++)
 			largest = fmaxf(largest, x.at[i]);
-		}
 		float shift = shift_of(largest);
 #pragma unroll
 		for (int i = 0; i < SIZE; i++)
@@ -125,9 +136,13 @@ __device__ __forceinline__ void row_gradient(const logits_row<T> &row, T *out, s
 		pack<SIZE> x = row.get(number), gradient;
 		ptrdiff_t first = row.first(number);
 #pragma unroll
-		for (int i = 0; i < SIZE; i++) {
-			float value = row.has(number, i, valid) ? exponential<T>(x.at[i] - shift) * factor : 0.0f;
-			gradient.at[i] = first + i == label ? value - weight : value;
+		for (int i = 0; i < SIZE; i++)
+			gradient.at[i] = exponential<T>(x.at[i] - shift) * factor;
+		row.mask(number, valid, 0.0f, &gradient);
+		if (label >= first && label < first + SIZE) {
+#pragma unroll
+			for (int i = 0; i < SIZE; i++)
+				gradient.at[i] -= first + i == label ? weight : 0.0f;
 		}
 		if (row.is_whole(number) && (reinterpret_cast<uintptr_t>(out + first) & 15) == 0)
 			store_16(out + first, packed<T>(gradient));

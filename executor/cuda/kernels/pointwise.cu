@@ -3,7 +3,6 @@
  * inputs; exponentials and quotients are the quick ones, a few units in the last place off. */
 #include "launch.h"
 
-#include "device_clock.h"
 #include "kernels_cuda.h"
 #include "vector.h"
 

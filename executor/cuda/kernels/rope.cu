@@ -40,21 +40,28 @@ template <typename T, bool aligned> __global__ void __launch_bounds__(BLOCK) rot
 	for (size_t number = threadIdx.x; number * SIZE < pairs; number += blockDim.x) {
 		pack<SIZE> cosine = load_f32<aligned, SIZE>(call.cosine + table, number, pairs);
 		pack<SIZE> sine = load_f32<aligned, SIZE>(call.sine + table, number, pairs);
+		size_t at[HEADS];
+		raw_pack<T> low[HEADS], high[HEADS];
+#pragma unroll
+		for (size_t h = 0; h < HEADS; h++) {
+			at[h] = (t * call.heads + first_head + h) * call.head_columns;
+			if (first_head + h >= call.heads)
+				continue;
+			low[h] = load_raw<aligned>(call.x + at[h], number, pairs);
+			high[h] = load_raw<aligned>(call.x + at[h] + pairs, number, pairs);
+		}
 #pragma unroll
 		for (size_t h = 0; h < HEADS; h++) {
 			if (first_head + h >= call.heads)
 				break;
-			size_t at = (t * call.heads + first_head + h) * call.head_columns;
-			pack<SIZE> a = load<aligned>(call.x + at, number, pairs),
-			           b = load<aligned>(call.x + at + pairs, number, pairs);
-			pack<SIZE> low, high;
+			pack<SIZE> a = unpacked(low[h]), b = unpacked(high[h]), turned_a, turned_b;
 #pragma unroll
 			for (int i = 0; i < SIZE; i++) {
-				low.at[i] = a.at[i] * cosine.at[i] - b.at[i] * sine.at[i];
-				high.at[i] = b.at[i] * cosine.at[i] + a.at[i] * sine.at[i];
+				turned_a.at[i] = a.at[i] * cosine.at[i] - b.at[i] * sine.at[i];
+				turned_b.at[i] = b.at[i] * cosine.at[i] + a.at[i] * sine.at[i];
 			}
-			store<aligned>(call.y + at, number, pairs, low);
-			store<aligned>(call.y + at + pairs, number, pairs, high);
+			store<aligned>(call.y + at[h], number, pairs, turned_a);
+			store<aligned>(call.y + at[h] + pairs, number, pairs, turned_b);
 		}
 	}
 }

@@ -8,6 +8,8 @@
 
 #include "launch.h"
 
+#include "device_asm.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -109,7 +111,7 @@ template <typename T> __device__ __forceinline__ raw_pack<T> load_16(const T *at
 
 template <typename T> __device__ __forceinline__ void store_16(T *at, const raw_pack<T> &raw)
 {
-	*reinterpret_cast<uint4 *>(at) = make_uint4(raw.word[0], raw.word[1], raw.word[2], raw.word[3]);
+	pp_store_16(at, make_uint4(raw.word[0], raw.word[1], raw.word[2], raw.word[3]));
 }
 
 /* Elements first … first + SIZE - 1 of a row, those outside 0 … columns - 1 as 0. */
