@@ -1,59 +1,15 @@
 /* Bodies on the CPU: binds the operands of each body instruction and calls its kernel, by a table indexed by op. */
 #include "body_cpu.h"
 
-#include "kernels/kernels.h"
-
 #include <sched.h>
 #include <string.h>
 #include <time.h>
-
-/* One body instruction at work. */
-struct frame {
-	const struct pp_cpu_call *call;
-	const struct pp_body_instr *instr;
-	bool *lost; /* set by an await that fails */
-};
 
 static void poll(const struct frame *frame)
 {
 	const struct pp_body_link *link = frame->call->link;
 	if (link && link->poll)
 		link->poll(link->context);
-}
-
-static const struct pp_reg *shape(const struct frame *frame, unsigned operand)
-{
-	return &frame->call->body->regs[frame->instr->operand[operand]];
-}
-
-static void *at(const struct frame *frame, unsigned operand)
-{
-	if (frame->instr->operand[operand] == PP_NULL)
-		return NULL;
-	const struct pp_reg *reg = shape(frame, operand);
-	const struct pp_cpu_call *call = frame->call;
-	bool by_slot = reg->base == PP_BASE_WEIGHT || reg->base == PP_BASE_GRAD;
-	return (by_slot ? call->arena + call->slots[reg->slot].offset : call->base[reg->base]) + reg->offset;
-}
-
-static size_t elements(const struct frame *frame, unsigned operand)
-{
-	return (size_t)shape(frame, operand)->rows * shape(frame, operand)->columns;
-}
-
-/* Whether a gradient output is added to: not in the first call of a step, and never for an array of the body. */
-static bool adds(const struct frame *frame, unsigned operand)
-{
-	return frame->instr->operand[operand] != PP_NULL && shape(frame, operand)->base == PP_BASE_GRAD &&
-	       !frame->call->first;
-}
-
-/* Rows of a token table that are here: all, or the shard of this coordinate. */
-static struct pp_table_part table_part(const struct frame *f, unsigned table)
-{
-	const struct pp_reg *reg = shape(f, table);
-	bool sharded = reg->type == PP_TYPE_S && reg->shard == 0;
-	return (struct pp_table_part){.first = sharded ? (size_t)f->call->tp_coord * reg->rows : 0, .rows = reg->rows};
 }
 
 static void run_embed(const struct frame *f)
@@ -71,12 +27,6 @@ static void run_embed_dw(const struct frame *f)
 	size_t positions = at(f, DWPE) ? shape(f, DWPE)->rows : 0;
 	pp_cpu_embed_part_dw(shape(f, DY)->rows, shape(f, DY)->columns, f->instr->imm[0], &part, positions, at(f, IDS),
 	                     at(f, DY), at(f, DWTE), adds(f, DWTE), at(f, DWPE), adds(f, DWPE));
-}
-
-/* Each run of as many columns as gamma has is a row of the kernel. */
-static size_t norm_rows(const struct frame *f, unsigned x, unsigned gamma)
-{
-	return elements(f, x) / shape(f, gamma)->rows;
 }
 
 static void run_norm(const struct frame *f)
@@ -119,19 +69,6 @@ static void run_linear_dw(const struct frame *f)
 	                 adds(f, DW), at(f, DB), adds(f, DB));
 }
 
-static struct pp_attention attention_shape(const struct frame *f, unsigned q)
-{
-	const uint64_t *imm = f->instr->imm;
-	return (struct pp_attention){
-	    .tokens = shape(f, q)->rows,
-	    .seq = imm[0],
-	    .heads = imm[1],
-	    .kv_heads = imm[2],
-	    .head_columns = shape(f, q)->columns / imm[1],
-	    .window = imm[3],
-	};
-}
-
 static void run_attn(const struct frame *f)
 {
 	enum { Q, K, V, O, LSE };
@@ -150,15 +87,7 @@ static void run_attn_dx(const struct frame *f)
 static void rotate(const struct frame *f, bool back)
 {
 	enum { X, Y };
-	const uint64_t *imm = f->instr->imm;
-	struct pp_rotation rotation = {
-	    .tokens = shape(f, X)->rows,
-	    .seq = imm[0],
-	    .heads = imm[1],
-	    .head_columns = shape(f, X)->columns / imm[1],
-	    .theta = imm[2],
-	    .back = back,
-	};
+	struct pp_rotation rotation = rotation_shape(f, X, back);
 	pp_cpu_rotate(&rotation, at(f, X), at(f, Y));
 }
 
@@ -170,11 +99,6 @@ static void run_rope(const struct frame *f)
 static void run_rope_dx(const struct frame *f)
 {
 	rotate(f, true);
-}
-
-static enum pp_gelu activation(const struct frame *f)
-{
-	return f->instr->imm[0] ? PP_GELU_TANH : PP_GELU_ERF;
 }
 
 static void run_act(const struct frame *f)
@@ -211,21 +135,16 @@ static void run_add(const struct frame *f)
 static void run_copy(const struct frame *f)
 {
 	enum { X, Y };
-	memmove(at(f, Y), at(f, X), elements(f, Y) * pp_dtype_size[shape(f, Y)->dtype]);
+	memmove(at(f, Y), at(f, X), operand_bytes(f, Y));
 }
 
 /* A group of one keeps its value. */
 static void post(const struct frame *f, enum pp_collective kind)
 {
-	enum { X, Y };
-	const struct pp_cpu_call *call = f->call;
-	if (call->tp == 1) {
+	if (f->call->tp == 1)
 		run_copy(f);
-		return;
-	}
-	uint64_t count = elements(f, kind == PP_REDUCESCATTER ? Y : X);
-	call->tickets[f->instr->operand[Y]] =
-	    call->link->post(call->link->context, kind, (enum pp_dtype)shape(f, X)->dtype, at(f, X), at(f, Y), count);
+	else
+		post_collective(f, kind);
 }
 
 static void run_allreduce(const struct frame *f)
@@ -250,25 +169,18 @@ static void run_xent(const struct frame *f)
 	                     at(f, LOGITS), at(f, LABELS), at(f, DLOGITS), at(f, LOSS));
 }
 
-/* The shard of a token table or of the logits that starts at row (operand rows) or column `first` of the whole. */
-static size_t shard_start(const struct frame *frame, size_t extent)
-{
-	return (size_t)frame->call->tp_coord * extent;
-}
-
 static void run_xent_stats(const struct frame *f)
 {
 	enum { LOGITS, LABELS, STATS };
-	size_t columns = shape(f, LOGITS)->columns;
-	struct pp_vocab_part part = {.vocab = f->instr->imm[0], .first = shard_start(f, columns), .columns = columns};
+	struct pp_vocab_part part = vocab_part(f, LOGITS);
 	pp_cpu_cross_entropy_stats(&part, shape(f, LOGITS)->rows, at(f, LOGITS), at(f, LABELS), at(f, STATS));
 }
 
 static void run_xent_shard(const struct frame *f)
 {
 	enum { LOGITS, LABELS, STATS, DLOGITS, LOSS };
-	size_t tokens = shape(f, LOGITS)->rows, columns = shape(f, LOGITS)->columns;
-	struct pp_vocab_part part = {.vocab = f->instr->imm[0], .first = shard_start(f, columns), .columns = columns};
+	size_t tokens = shape(f, LOGITS)->rows;
+	struct pp_vocab_part part = vocab_part(f, LOGITS);
 	pp_cpu_cross_entropy_part(&part, tokens, shape(f, STATS)->rows / tokens, f->instr->imm[1] != 0, at(f, LOGITS),
 	                          at(f, LABELS), at(f, STATS), at(f, DLOGITS), at(f, LOSS));
 }
@@ -277,13 +189,6 @@ static void run_add_bias(const struct frame *f)
 {
 	enum { A, B, BIAS, Y };
 	pp_cpu_add_bias(shape(f, Y)->rows, shape(f, Y)->columns, at(f, A), at(f, B), at(f, BIAS), at(f, Y));
-}
-
-/* First column of the key/value head of this coordinate, among `all` columns of all heads. */
-static size_t own_head_column(const struct frame *f, size_t all)
-{
-	uint32_t kv_heads = (uint32_t)f->instr->imm[0];
-	return f->call->tp_coord / (f->call->tp / kv_heads) * (all / kv_heads);
 }
 
 static void run_own_head(const struct frame *f)
@@ -302,16 +207,14 @@ static void run_own_head_dx(const struct frame *f)
 
 static void run_await(const struct frame *f)
 {
-	enum { X };
-	const struct pp_cpu_call *call = f->call;
-	if (call->tp > 1 && !call->link->await(call->link->context, call->tickets[f->instr->operand[X]]))
-		*f->lost = true;
+	if (!await_collective(f))
+		*(bool *)f->context = true; /* lost */
 }
 
 static void run_fill(const struct frame *f)
 {
 	enum { Y };
-	memset(at(f, Y), 0, elements(f, Y) * pp_dtype_size[shape(f, Y)->dtype]);
+	memset(at(f, Y), 0, operand_bytes(f, Y));
 }
 
 static uint64_t now(void)
@@ -381,10 +284,10 @@ bool pp_cpu_has_op(enum pp_body_op op)
 	return op < PP_BODY_OP_COUNT && run[op] != NULL;
 }
 
-bool pp_cpu_run_body(const struct pp_cpu_call *call)
+bool pp_cpu_run_body(const struct pp_bound_call *call)
 {
 	bool lost = false;
-	struct frame frame = {.call = call, .lost = &lost};
+	struct frame frame = {.call = call, .context = &lost};
 	for (uint32_t i = 0; i < call->body->count && !lost; i++) {
 		frame.instr = &call->body->items[i];
 		run[frame.instr->op](&frame);

@@ -5,6 +5,8 @@
  * Ensures: weights and optimizer state keep their values; nothing runs between the steps' instructions. */
 #include "canary.h"
 
+#include "device_share.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,20 +127,13 @@ static void mark_call(struct pp_canary *canary, const struct pp_instr *instr, en
 	}
 }
 
-static void mark_load(struct pp_canary *canary, const struct pp_instr *instr)
-{
-	const struct pp_train *train = &canary->program->train;
-	uint64_t bytes = (uint64_t)train->microbatch * train->seq * sizeof(int32_t);
-	mark_slot(canary, instr->a[0], 0, instr->sub == PP_LOAD_BOTH ? 2 * bytes : bytes);
-}
-
 static void mark_stream(struct pp_canary *canary, const struct pp_stream *stream, uint32_t work)
 {
 	for (uint32_t i = 0; i < stream->count; i++) {
 		const struct pp_instr *instr = &stream->items[i];
 		switch ((enum pp_op)instr->op) {
 		case PP_OP_LOAD:
-			mark_load(canary, instr);
+			mark_slot(canary, instr->a[0], 0, pp_load_bytes(canary->program, instr));
 			break;
 		case PP_OP_FWD:
 			mark_call(canary, instr, PP_PHASE_F, work);

@@ -81,6 +81,8 @@ struct pp_device_ops {
 	/* The same between processes, over a transport on host memory and by itself; NULL: its memory is the host's, or it
 	 * cannot. */
 	const struct pp_link *staged, *direct;
+	/* Is there one on this machine? `apart`: asked by a process of its own. NULL: always. */
+	bool (*present)(bool apart);
 	bool (*supports)(enum pp_body_op op);
 	/* Allocate the arena of this coordinate's pipeline rank and prepare every body. Nothing is allocated after this.
 	 * `options` may be NULL. Called by the thread that will use the device. */
@@ -114,6 +116,9 @@ struct pp_device_ops {
 	void (*clip)(struct pp_device *device, const struct pp_hyper *hyper, enum pp_mean mean, uint32_t losses,
 	             uint32_t norms, uint32_t scale);
 	void (*opt)(struct pp_device *device, const struct pp_update *update);
+	/* A device may hold sqnorm and opt back, so that several start together. Let go of them: called before anything
+	 * else is given to the device, to a transport or marked. NULL: nothing is held back. */
+	void (*flush)(struct pp_device *device);
 	/* Copy the losses slot aside as it is now; `kept` is that copy, readable once settled. Once in a step. */
 	void (*keep)(struct pp_device *device, uint32_t slot);
 	const void *(*kept)(struct pp_device *device);

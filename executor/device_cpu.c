@@ -5,7 +5,6 @@
 
 #include "body_cpu.h"
 #include "device_share.h"
-#include "kernels/kernels.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -38,7 +37,7 @@ static bool cpu_supports(enum pp_body_op op)
 
 static bool cpu_call(struct pp_device *device, const struct pp_call *call, const struct pp_body_link *link)
 {
-	struct pp_cpu_call bound = {
+	struct pp_bound_call bound = {
 	    .body = call->body,
 	    .first = call->first,
 	    .arena = device->arena,
@@ -48,13 +47,7 @@ static bool cpu_call(struct pp_device *device, const struct pp_call *call, const
 	    .tp_coord = device->coord.tp,
 	    .tickets = device->tickets,
 	};
-	bound.base[PP_BASE_IN] = slot_at(device, call->in);
-	bound.base[PP_BASE_AUX] = slot_at(device, call->aux);
-	bound.base[PP_BASE_OUT] = slot_at(device, call->out);
-	bound.base[PP_BASE_STASH] = slot_at(device, call->stash);
-	bound.base[PP_BASE_EXTRA] = slot_at(device, call->extra);
-	bound.base[PP_BASE_DOUT] = slot_at(device, call->dout);
-	bound.base[PP_BASE_DIN] = slot_at(device, call->din);
+	bind_slots(&bound, call);
 	bound.base[PP_BASE_WORK] = slot_at(device, device->work);
 	if (device->losses != PP_NULL)
 		bound.base[PP_BASE_LOSS] = slot_at(device, device->losses) + (uint64_t)call->mb * 2 * sizeof(double);
@@ -84,9 +77,11 @@ static bool can_run(const struct pp_program *program, struct pp_status *status)
 {
 	for (uint32_t t = 0; t < program->tensor_count; t++)
 		if (program->tensors[t].dtype != PP_F32)
-			return pp_fail(status, PP_EXIT_ENVIRONMENT,
-			               "the cpu device computes in f32 only, tensor %s is %s; build with `dtype = fp32`",
-			               program->tensors[t].name, pp_dtype_name[program->tensors[t].dtype]);
+			return pp_fail(
+			    status, PP_EXIT_ENVIRONMENT,
+			    "the cpu device computes in f32 only, tensor %s is %s; build with `dtype = fp32`, or run with "
+			    "--device=cuda",
+			    program->tensors[t].name, pp_dtype_name[program->tensors[t].dtype]);
 	return true;
 }
 

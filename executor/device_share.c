@@ -3,10 +3,60 @@
 
 #include "init.h"
 
+#include "ir/lifetime.h"
 #include "ir/token_table.h"
 
 #include <inttypes.h>
 #include <string.h>
+
+struct pp_call pp_call_of(const struct pp_program *program, const struct pp_instr *instr)
+{
+	enum pp_phase phase = pp_phase_of(instr);
+	struct pp_call call = {.body = &program->bodies[program->stages[instr->stage].body[phase]],
+	                       .mb = instr->mb,
+	                       .first = (instr->flags & PP_FIRST) != 0,
+	                       .in = PP_NULL,
+	                       .aux = PP_NULL,
+	                       .out = PP_NULL,
+	                       .stash = PP_NULL,
+	                       .extra = PP_NULL,
+	                       .dout = PP_NULL,
+	                       .din = PP_NULL};
+	switch (phase) {
+	case PP_PHASE_F:
+		call.in = instr->a[0];
+		call.aux = instr->a[1];
+		call.out = instr->a[2];
+		call.stash = instr->a[3];
+		break;
+	case PP_PHASE_B:
+	case PP_PHASE_I:
+		call.aux = instr->a[0];
+		call.stash = instr->a[1];
+		call.extra = instr->extra;
+		call.dout = instr->a[2];
+		call.din = instr->a[3];
+		break;
+	case PP_PHASE_W:
+		call.aux = instr->a[0];
+		call.stash = instr->a[1];
+		call.extra = instr->extra;
+		break;
+	case PP_PHASE_R:
+		call.stash = instr->a[0];
+		call.extra = instr->extra;
+		break;
+	case PP_PHASE_COUNT:
+		break;
+	}
+	return call;
+}
+
+uint64_t pp_load_bytes(const struct pp_program *program, const struct pp_instr *load)
+{
+	uint64_t ids = (uint64_t)program->train.microbatch * program->train.seq * sizeof(int32_t);
+	return load->sub == PP_LOAD_BOTH ? 2 * ids : ids;
+}
 
 struct pp_elements pp_elements_of_shard(const struct pp_program *program, uint32_t tensor, uint32_t owner)
 {

@@ -2,12 +2,20 @@
 #ifndef PP_DEVICE_SHARE_H
 #define PP_DEVICE_SHARE_H
 
+#include "device.h"
+
 #include "ir/grid.h"
 #include "ir/status.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/* The call of a compute instruction (lifetime.h). */
+struct pp_call pp_call_of(const struct pp_program *program, const struct pp_instr *instr);
+
+/* Bytes that a `load` brings. */
+uint64_t pp_load_bytes(const struct pp_program *program, const struct pp_instr *load);
 
 /* Elements of a tensor, by their numbers among those that a tp coordinate holds. */
 struct pp_elements {

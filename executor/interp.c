@@ -144,17 +144,14 @@ static bool await_for_body(void *context, uint32_t ticket)
 
 /* ---- compute --------------------------------------------------------------------------------- */
 
-static bool call(struct pp_interp *interp, const struct pp_instr *instr, enum pp_phase phase, struct pp_call *operands)
+static bool call(struct pp_interp *interp, const struct pp_instr *instr)
 {
-	uint32_t body = interp->program->stages[instr->stage].body[phase];
-	operands->body = &interp->program->bodies[body];
-	operands->mb = instr->mb;
-	operands->first = (instr->flags & PP_FIRST) != 0;
+	const struct pp_call operands = pp_call_of(interp->program, instr);
 	delay(interp);
 	if (interp->device_ops->mark) /* its times come from the device */
-		return interp->device_ops->call(interp->device, operands, &interp->link);
+		return interp->device_ops->call(interp->device, &operands, &interp->link);
 	uint64_t start = pp_clock();
-	bool went = interp->device_ops->call(interp->device, operands, &interp->link);
+	bool went = interp->device_ops->call(interp->device, &operands, &interp->link);
 	interp->last_compute_end = pp_clock();
 	interp->computed += interp->last_compute_end - start;
 	return went;
@@ -162,60 +159,27 @@ static bool call(struct pp_interp *interp, const struct pp_instr *instr, enum pp
 
 static bool run_FWD(struct pp_interp *interp, const struct pp_instr *instr)
 {
-	struct pp_call operands = {.in = instr->a[0],
-	                           .aux = instr->a[1],
-	                           .out = instr->a[2],
-	                           .stash = instr->a[3],
-	                           .extra = PP_NULL,
-	                           .dout = PP_NULL,
-	                           .din = PP_NULL};
-	return call(interp, instr, PP_PHASE_F, &operands);
-}
-
-static bool call_backward(struct pp_interp *interp, const struct pp_instr *instr, enum pp_phase phase)
-{
-	struct pp_call operands = {.in = PP_NULL,
-	                           .aux = instr->a[0],
-	                           .out = PP_NULL,
-	                           .stash = instr->a[1],
-	                           .extra = instr->extra,
-	                           .dout = instr->a[2],
-	                           .din = instr->a[3]};
-	return call(interp, instr, phase, &operands);
+	return call(interp, instr);
 }
 
 static bool run_BWD(struct pp_interp *interp, const struct pp_instr *instr)
 {
-	return call_backward(interp, instr, PP_PHASE_B);
+	return call(interp, instr);
 }
 
 static bool run_BWDI(struct pp_interp *interp, const struct pp_instr *instr)
 {
-	return call_backward(interp, instr, PP_PHASE_I);
+	return call(interp, instr);
 }
 
 static bool run_BWDW(struct pp_interp *interp, const struct pp_instr *instr)
 {
-	struct pp_call operands = {.in = PP_NULL,
-	                           .aux = instr->a[0],
-	                           .out = PP_NULL,
-	                           .stash = instr->a[1],
-	                           .extra = instr->extra,
-	                           .dout = PP_NULL,
-	                           .din = PP_NULL};
-	return call(interp, instr, PP_PHASE_W, &operands);
+	return call(interp, instr);
 }
 
 static bool run_REMAT(struct pp_interp *interp, const struct pp_instr *instr)
 {
-	struct pp_call operands = {.in = PP_NULL,
-	                           .aux = PP_NULL,
-	                           .out = PP_NULL,
-	                           .stash = instr->a[0],
-	                           .extra = instr->extra,
-	                           .dout = PP_NULL,
-	                           .din = PP_NULL};
-	return call(interp, instr, PP_PHASE_R, &operands);
+	return call(interp, instr);
 }
 
 static bool run_LOAD(struct pp_interp *interp, const struct pp_instr *instr)
@@ -328,6 +292,8 @@ static bool marks_end(const struct pp_interp *interp, const struct pp_instr *ins
 static bool run_instruction(struct pp_interp *interp, const struct pp_instr *instr, uint32_t index)
 {
 	const struct pp_device_ops *ops = interp->device_ops;
+	if (ops->flush && instr->op != PP_OP_SQNORM && instr->op != PP_OP_OPT)
+		ops->flush(interp->device);
 	if (ops->mark) {
 		if (marks_start(interp, instr))
 			ops->mark(interp->device, 2 * index);

@@ -79,6 +79,14 @@ void pp_launch_predict(struct pp_launch *launch, const struct pp_program *progra
 	launch->limits = pp_launch_limits(&launch->asked, step, batch);
 }
 
+void pp_launch_choose_device(struct pp_launch *launch, const struct pp_program *program, bool apart)
+{
+	if (launch->device)
+		return;
+	bool planned = program->ranks && program->rank[0].sms;
+	launch->device = planned && launch->gpu && launch->gpu->present(apart) ? launch->gpu : &pp_device_cpu;
+}
+
 int pp_launch_failed(const struct pp_loaded *loaded, const struct pp_status *status, bool print)
 {
 	if (print) {
@@ -180,7 +188,7 @@ static int run_ranks(struct pp_launch *launch, const struct pp_loaded *loaded, s
 		ranks[i].keeper = keeper;
 		ranks[i].run = (struct pp_rank_run){.program = program,
 		                                    .world = i,
-		                                    .local = i,
+		                                    .local = 0, /* they share a GPU */
 		                                    .device_ops = launch->device,
 		                                    .transport = ranks[i].queued ? queued : direct,
 		                                    .endpoint = ranks[i].queued ? ranks[i].queued : pp_loop_endpoint(loop, i),
@@ -205,9 +213,12 @@ int pp_launch_loop(struct pp_launch *launch)
 	struct pp_loaded loaded;
 	struct pp_status status;
 	loaded.diag = NULL;
-	if (!pp_check_files(&launch->files, &status) || !pp_program_load(launch->arena, launch->path, &loaded, &status) ||
-	    !pp_check_supported(loaded.program, launch->path, launch->device, &status) ||
-	    !pp_check_proof(&loaded, launch->queues, &status) || !pp_check_memory(loaded.program, NULL, &status))
+	if (!pp_check_files(&launch->files, &status) || !pp_program_load(launch->arena, launch->path, &loaded, &status))
+		return pp_launch_failed(&loaded, &status, true);
+	pp_launch_choose_device(launch, loaded.program, false);
+	if (!pp_check_supported(loaded.program, launch->path, launch->device, &status) ||
+	    !pp_check_proof(&loaded, launch->queues, &status) ||
+	    !pp_check_memory(loaded.program, launch->device, NULL, &status))
 		return pp_launch_failed(&loaded, &status, true);
 	uint32_t world = (uint32_t)pp_grid_world(loaded.program);
 	if (world > MOST_THREADS) {

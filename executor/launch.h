@@ -10,7 +10,8 @@
 struct pp_launch {
 	struct pp_arena *arena;
 	const char *path;
-	const struct pp_device_ops *device;
+	const struct pp_device_ops *device; /* as asked; NULL until pp_launch_choose_device */
+	const struct pp_device_ops *gpu;    /* of this piperun, or NULL: built without */
 	struct pp_transport_options transport;
 	enum pp_layout queues; /* of posts */
 	enum pp_link_choice link;
@@ -31,6 +32,10 @@ int pp_launch_mpi(struct pp_launch *launch);
 
 /* This process forks one for every rank, and looks after them: launch_spawn.c. */
 int pp_launch_spawn(struct pp_launch *launch, uint32_t ranks);
+
+/* Shared: where nothing was asked for, the GPU's device if the program was planned for GPUs and this machine has one,
+ * else the CPU. `apart`: by a process of its own, since this one forks later. */
+void pp_launch_choose_device(struct pp_launch *launch, const struct pp_program *program, bool apart);
 
 /* Shared: limits from what was asked, and the predicted ns of a step and of a batch of an evaluation (0: unknown). */
 struct pp_limits pp_launch_limits(const struct pp_limits *asked, uint64_t step, uint64_t batch);

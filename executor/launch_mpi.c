@@ -53,7 +53,8 @@ static bool check_start(struct start *start, struct pp_status *status)
 	start->diagnosed = !fine && start->process.rank == 0;
 	if (!pp_rank_agree(&start->process, "loading the program", fine, status))
 		return false;
-	struct pp_card mine = pp_card_make(&start->loaded);
+	pp_launch_choose_device(launch, start->loaded.program, false);
+	struct pp_card mine = pp_card_make(&start->loaded, launch->device);
 	if (!pp_transport_exchange(&pp_transport_mpi, start->process.endpoint, &start->process.watch, "comparing programs",
 	                           &mine, start->cards, sizeof mine, status))
 		return false;
@@ -63,7 +64,8 @@ static bool check_start(struct start *start, struct pp_status *status)
 	    !pp_check_ranks(program, start->process.ranks, status) || !pp_check_nodes(program, start->cards, status) ||
 	    !pp_check_supported(program, launch->path, launch->device, status) || !verify_on_first(start, status))
 		return false;
-	if (!pp_rank_agree(&start->process, "checking memory", pp_check_memory(program, start->here, status), status))
+	if (!pp_rank_agree(&start->process, "checking memory",
+	                   pp_check_memory(program, launch->device, start->here, status), status))
 		return false;
 	warn_start(start);
 	return true;

@@ -8,13 +8,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifdef PP_HAVE_CUDA
+#include "cuda/device_cuda.h"
+#endif
+
 enum { TRANSPORT_AUTO, TRANSPORT_LOOP, TRANSPORT_MPI };
+enum { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
 
 struct arguments {
 	uint64_t steps, jitter, threads, spawn;
 	uint64_t timeout, timeout_init, timeout_first, timeout_save, timeout_eval, timeout_heartbeat;
 	unsigned device, transport;
-	const char *trace, *profile, *metrics, *data, *save, *resume, *init, *stop_file, *report;
+	unsigned graph; /* enum pp_graph */
+	const char *trace, *profile, *metrics, *data, *save, *resume, *init, *stop_file, *report, *gpus;
 	unsigned queues; /* enum pp_layout */
 	bool sync_send, check_identity, canary, memory, weights_hash, quiet;
 };
@@ -22,8 +28,12 @@ struct arguments {
 static const struct pp_option table[] = {
     {"steps", 0, PP_OPTION_UINT, "N", offsetof(struct arguments, steps),
      "run N steps instead of the program's number (10 if it has none); the learning rate's horizon stays", 1, 0, 0},
-    {"device", 0, PP_OPTION_CHOICE, "cpu", offsetof(struct arguments, device), "where bodies run (default cpu)", 0, 0,
-     0},
+    {"device", 0, PP_OPTION_CHOICE, "auto|cpu|cuda", offsetof(struct arguments, device),
+     "where bodies run; auto: cuda where the program was planned for GPUs and there is one, else cpu", 0, 0, 0},
+    {"gpus", 0, PP_OPTION_TEXT, "LIST", offsetof(struct arguments, gpus),
+     "GPUs to use, as 0,2 (default all): the ranks of a machine get one after the other, over again", 0, 0, 0},
+    {"graph", 0, PP_OPTION_CHOICE, "off|body|step", offsetof(struct arguments, graph),
+     "what a GPU starts at once: a kernel, a body (default), or a whole step; results are the same", 0, 0, 0},
     {"transport", 0, PP_OPTION_CHOICE, "auto|loop|mpi", offsetof(struct arguments, transport),
      "how ranks talk; auto: mpi when started by mpirun, else loop, where ranks are threads", 0, 0, 0},
     {"spawn", 0, PP_OPTION_UINT, "N", offsetof(struct arguments, spawn),
@@ -81,6 +91,12 @@ static const struct pp_option table[] = {
     {"quiet", 'q', PP_OPTION_FLAG, NULL, offsetof(struct arguments, quiet), "no log lines", 0, 0, 0},
 };
 
+#ifdef PP_HAVE_CUDA
+static const struct pp_device_ops *const device_cuda = &pp_device_cuda;
+#else
+static const struct pp_device_ops *const device_cuda = NULL;
+#endif
+
 enum { TABLE_COUNT = sizeof table / sizeof *table };
 
 static const char examples[] = "usage: mpirun -n N piperun [options] PROGRAM.ppx\n"
@@ -92,6 +108,7 @@ static const char examples[] = "usage: mpirun -n N piperun [options] PROGRAM.ppx
                                "  mpirun -n 4 piperun demo.ppx --steps=20 --metrics=run.jsonl --trace=run.json\n"
                                "  mpirun -n 4 piperun demo.ppx --steps=20 --profile=costs.json\n"
                                "  piperun demo.ppx --data=/usr/share/common-licenses/GPL-2\n"
+                               "  piperun demo.ppx --device=cuda               ranks are threads that share a GPU\n"
                                "  mpirun -n 4 piperun demo.ppx --save=run1 --steps=100\n"
                                "  mpirun -n 4 piperun demo.ppx --save=run1 --resume=run1\n"
                                "\n"
@@ -104,7 +121,7 @@ static const char exit_codes[] =
     "plants a fault (docs/failures.md)\n";
 
 /* Options that the design has and this version lacks: better a clear word than a silent one. */
-static const char *const later[] = {"graph", "verify"};
+static const char *const later[] = {"verify"};
 
 static bool none_of_later(int argc, char **argv, struct pp_status *status)
 {
@@ -193,7 +210,7 @@ static struct pp_limits limits_of(const struct arguments *values)
 
 static int run(struct pp_arena *arena, int argc, char **argv)
 {
-	struct arguments values = {.threads = 1};
+	struct arguments values = {.threads = 1, .graph = PP_GRAPH_BODY};
 	uint64_t begin = pp_resident_bytes();
 	struct pp_arguments arguments;
 	struct pp_status status;
@@ -219,10 +236,18 @@ static int run(struct pp_arena *arena, int argc, char **argv)
 		pp_fail(&status, PP_EXIT_USAGE, "--resume already loads the weights: give it or --init");
 		return usage_error(&status);
 	}
+	if (values.device == DEVICE_CUDA && !device_cuda) {
+		pp_fail(&status, PP_EXIT_ENVIRONMENT,
+		        "--device=cuda: this piperun was built without CUDA; build with -DPP_CUDA=ON (docs/cuda.md)");
+		return usage_error(&status);
+	}
 	struct pp_launch launch = {
 	    .arena = arena,
 	    .path = arguments.operands.items[0],
-	    .device = &pp_device_cpu,
+	    .device = values.device == DEVICE_CPU    ? &pp_device_cpu
+	              : values.device == DEVICE_CUDA ? device_cuda
+	                                             : NULL,
+	    .gpu = device_cuda,
 	    .transport = {.sync_send = values.sync_send || values.queues != PP_LAYOUT_CHANNEL,
 	                  .check_identity = values.check_identity},
 	    .queues = (enum pp_layout)values.queues,
@@ -239,7 +264,8 @@ static int run(struct pp_arena *arena, int argc, char **argv)
 	            .marks = {.begin = begin},
 	            .weights_hash = values.weights_hash,
 	            .quiet = values.quiet,
-	            .jitter = values.jitter},
+	            .jitter = values.jitter,
+	            .device = {.gpus = values.gpus, .graph = (enum pp_graph)values.graph}},
 	    .asked = limits_of(&values),
 	    .files = {values.stop_file, values.report},
 	    .launched = launched() > 0,

@@ -117,8 +117,11 @@ static uint64_t free_memory(void)
 	return kib * 1024;
 }
 
-bool pp_check_memory(const struct pp_program *program, const bool *here, struct pp_status *status)
+bool pp_check_memory(const struct pp_program *program, const struct pp_device_ops *device, const bool *here,
+                     struct pp_status *status)
 {
+	if (device->own_memory)
+		return true;
 	uint64_t wanted = 0, available = free_memory();
 	uint32_t ranks = 0;
 	for (uint32_t world = 0; world < pp_grid_world(program); world++) {
@@ -138,7 +141,7 @@ bool pp_check_memory(const struct pp_program *program, const bool *here, struct 
 
 /* ---- cards ----------------------------------------------------------------------------------- */
 
-struct pp_card pp_card_make(const struct pp_loaded *loaded)
+struct pp_card pp_card_make(const struct pp_loaded *loaded, const struct pp_device_ops *device)
 {
 	struct pp_card card;
 	memset(&card, 0, sizeof card);
@@ -146,6 +149,7 @@ struct pp_card pp_card_make(const struct pp_loaded *loaded)
 	if (gethostname(card.host, sizeof card.host - 1) != 0)
 		card.host[0] = '\0';
 	snprintf(card.core, sizeof card.core, "%s", pp_kernels_core());
+	snprintf(card.device, sizeof card.device, "%s", device->name);
 	return card;
 }
 
@@ -157,6 +161,12 @@ bool pp_check_cards(const struct pp_card *cards, uint32_t ranks, struct pp_statu
 			               "error[E0902]: rank %" PRIu32 " loaded a different program (hash %016" PRIx64
 			               ", rank 0 has %016" PRIx64 ")",
 			               rank, cards[rank].hash, cards[0].hash);
+	for (uint32_t rank = 1; rank < ranks; rank++)
+		if (strcmp(cards[rank].device, cards[0].device) != 0)
+			return pp_fail(status, PP_EXIT_ENVIRONMENT,
+			               "error[E0907]: rank 0 on %s runs on device %s, rank %" PRIu32
+			               " on %s on %s; say which with --device",
+			               cards[0].host, cards[0].device, rank, cards[rank].host, cards[rank].device);
 	return true;
 }
 

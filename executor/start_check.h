@@ -19,8 +19,10 @@ bool pp_check_supported(const struct pp_program *program, const char *path, cons
 /* E0901: the program's number of ranks against the number started. */
 bool pp_check_ranks(const struct pp_program *program, uint64_t started, struct pp_status *status);
 
-/* Arenas of the world ranks for which `here` is set (NULL: all) against the memory that this machine has free. */
-bool pp_check_memory(const struct pp_program *program, const bool *here, struct pp_status *status);
+/* Arenas of the world ranks for which `here` is set (NULL: all) against the memory that this machine has free. A device
+ * with memory of its own checks that itself. */
+bool pp_check_memory(const struct pp_program *program, const struct pp_device_ops *device, const bool *here,
+                     struct pp_status *status);
 
 /* What the keeper of a run looks for and appends to has a folder. */
 bool pp_check_files(const struct pp_keeper_files *files, struct pp_status *status);
@@ -30,11 +32,12 @@ struct pp_card {
 	uint64_t hash;
 	char host[64];
 	char core[16]; /* of BLAS */
+	char device[8];
 };
 
-struct pp_card pp_card_make(const struct pp_loaded *loaded);
+struct pp_card pp_card_make(const struct pp_loaded *loaded, const struct pp_device_ops *device);
 
-/* E0902: all ranks loaded the same program. */
+/* E0902: all ranks loaded the same program. E0907: they run it on the same kind of device. */
 bool pp_check_cards(const struct pp_card *cards, uint32_t ranks, struct pp_status *status);
 
 /* W0906: machines multiply with different cores of BLAS: right, but the bits are those of this mixture. False:

@@ -142,6 +142,13 @@ static bool make_device(struct pp_rank_run *run, struct pp_status *status)
 	if (ops->own_memory && !transport->stream_ordered && pp_grid_world(run->program) > 1)
 		return pp_fail(status, PP_EXIT_USAGE, "transport %s does not reach the memory of device %s", transport->name,
 		               ops->name);
+	if (ops->own_memory && options.graph == PP_GRAPH_STEP && !transport->captures && pp_grid_world(run->program) > 1)
+		return pp_fail(status, PP_EXIT_USAGE,
+		               "--graph=step: messages over transport %s cannot be part of a graph; use --graph=body",
+		               transport->name);
+	if (options.graph == PP_GRAPH_STEP &&
+	    run->options->fault.kind != PP_FAULT_NONE) /* it strikes between instructions */
+		options.graph = PP_GRAPH_BODY;
 	options.guard = run->options->canary ? PP_CANARY_GUARD : 0;
 	options.local = run->local;
 	options.marks = pp_interp_marks(run->program);

@@ -4,7 +4,10 @@
 
 #include <cuda_runtime_api.h>
 
+#include <errno.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 int pp_gpu_count(struct pp_status *status)
 {
@@ -37,6 +40,19 @@ int pp_gpu_count(struct pp_status *status)
 		pp_fail(status, PP_EXIT_ENVIRONMENT, "cannot use the GPUs of this machine: %s (CUDA error %d)",
 		        cudaGetErrorString(error), (int)error);
 	return 0;
+}
+
+bool pp_gpu_is_here(void)
+{
+	int status = 1;
+	pid_t child = fork();
+	if (child == 0) {
+		struct pp_status why;
+		_exit(pp_gpu_count(&why) > 0 ? 0 : 1);
+	}
+	while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
+		continue;
+	return child > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
 /* The `wanted`-th number of a list, over again from its end on. False: it is no list of numbers from 0 to count - 1. */

@@ -11,6 +11,9 @@
  * Never starts a context. Safe without a driver. */
 int pp_gpu_count(struct pp_status *status);
 
+/* Is there one? Asked by a process of its own: once a process has asked, those that it forks cannot use a GPU. */
+bool pp_gpu_is_here(void);
+
 /* The GPU of a process or thread that is the `local`-th on this machine, from 0: one after the other, over again where
  * there are more ranks than GPUs. `list` names GPUs by ordinal, as "0,2,3"; NULL: all. False: the list is wrong, or
  * there is no GPU. */

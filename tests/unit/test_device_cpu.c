@@ -382,7 +382,8 @@ static void refusals(void **state)
 	f.tensors[1].dtype = PP_BF16;
 	assert_null(pp_device_cpu.create(&f.program, (struct pp_coord){0}, NULL, &status));
 	assert_string_equal(status.text,
-	                    "the cpu device computes in f32 only, tensor w is bf16; build with `dtype = fp32`");
+	                    "the cpu device computes in f32 only, tensor w is bf16; build with `dtype = fp32`, or run "
+	                    "with --device=cuda");
 	f.tensors[1].dtype = PP_F32;
 	f.slots[NORMS].bytes = 8;
 	assert_null(pp_device_cpu.create(&f.program, (struct pp_coord){0}, NULL, &status));

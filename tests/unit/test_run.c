@@ -183,8 +183,8 @@ static void memory_is_checked_before_it_is_taken(void **state)
 	struct pp_program program = {.ranks = 3, .rank = ranks};
 	struct pp_status status;
 	const bool only_first[] = {true, false, false};
-	assert_true(pp_check_memory(&program, only_first, &status));
-	assert_false(pp_check_memory(&program, NULL, &status));
+	assert_true(pp_check_memory(&program, &pp_device_cpu, only_first, &status));
+	assert_false(pp_check_memory(&program, &pp_device_cpu, NULL, &status));
 	assert_int_equal(status.code, PP_EXIT_ENVIRONMENT);
 	assert_true(strncmp(status.text, "the arenas of 3 ranks on this machine need 17179869184.00 GiB, ", 62) == 0);
 }
