@@ -2,7 +2,8 @@
  * log-sum-exp and gradients of shapes with odd lengths, windows, shared key heads, all widths of tiles. The bits must
  * come out the same each time: on a GPU run after run, on the fake device in every order of threads and blocks.
  *
- * gpu_attention [--large]: --large adds shapes as in training. Exit 0: all agree. */
+ * gpu_attention [--few | --large]: only the first shapes, for tools that slow things down; or shapes as in training
+ * too. Exit 0: all agree. */
 #include "arrays.h"
 #include "ir/scratch.h"
 
@@ -28,7 +29,7 @@ static const struct pp_attention large_shapes[] = {
     {1500, 500, 3, 1, 96, 0},
 };
 
-enum { O, LSE, DQ, DK, DV, RESULTS };
+enum { O, LSE, DQ, DK, DV, RESULTS, FEW = 3 };
 static const char *const names[RESULTS] = {"o", "lse", "dq", "dk", "dv"};
 
 /* Everything of one shape. */
@@ -138,16 +139,29 @@ static bool check(const struct pp_attention *shape, enum pp_cuda_type type)
 	return good && same;
 }
 
-int main(int argc, char **argv)
+static bool asked(int argc, char **argv, const char *option)
+{
+	for (int i = 1; i < argc; i++)
+		if (strcmp(argv[i], option) == 0)
+			return true;
+	return false;
+}
+
+static int check_all(const struct pp_attention *shapes, size_t count)
 {
 	int bad = 0;
-	for (size_t i = 0; i < sizeof small_shapes / sizeof *small_shapes; i++)
+	for (size_t i = 0; i < count; i++)
 		for (int type = 0; type < PP_CUDA_TYPE_COUNT; type++)
-			bad += !check(&small_shapes[i], (enum pp_cuda_type)type);
-	bool large = argc > 1 && strcmp(argv[1], "--large") == 0;
-	for (size_t i = 0; large && i < sizeof large_shapes / sizeof *large_shapes; i++)
-		for (int type = 0; type < PP_CUDA_TYPE_COUNT; type++)
-			bad += !check(&large_shapes[i], (enum pp_cuda_type)type);
+			bad += !check(&shapes[i], (enum pp_cuda_type)type);
+	return bad;
+}
+
+int main(int argc, char **argv)
+{
+	size_t small = sizeof small_shapes / sizeof *small_shapes, large = sizeof large_shapes / sizeof *large_shapes;
+	int bad = check_all(small_shapes, asked(argc, argv, "--few") ? FEW : small);
+	if (asked(argc, argv, "--large"))
+		bad += check_all(large_shapes, large);
 	printf(bad ? "%d shapes are wrong\n" : "attention agrees with the CPU kernels\n", bad);
 	return bad ? 1 : 0;
 }

@@ -18,8 +18,6 @@ struct attention_trial attention_trial_make(bool rehearsal)
 		*results[i] = gpu_array_unset(PP_CUDA_BF16, count).device;
 	trial.lse = gpu_array_unset(PP_CUDA_F32, count / 64).device;
 	trial.dot = gpu_array_unset(PP_CUDA_F32, count / 64).device;
-	printf("ceilings: copy %.2f TB/s, bf16 product %.0f TFLOP/s\n", trial.ceilings.copy * 1e-12,
-	       trial.ceilings.product * 1e-12);
 	return trial;
 }
 

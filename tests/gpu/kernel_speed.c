@@ -360,8 +360,6 @@ static struct bench bench_make(bool rehearsal)
 int main(int argc, char **argv)
 {
 	struct bench bench = bench_make(gpu_rehearsal(argc, argv));
-	printf("ceilings: copy %.2f TB/s, bf16 product %.0f TFLOP/s\n", bench.ceilings.copy * 1e-12,
-	       bench.ceilings.product * 1e-12);
 	run_memory_bound(&bench);
 	run_products(&bench);
 	return 0;

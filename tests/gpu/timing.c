@@ -164,5 +164,6 @@ static double product_rate(bool rehearsal)
 struct gpu_ceilings gpu_ceilings_measure(bool rehearsal)
 {
 	struct gpu_ceilings ceilings = {copy_rate(rehearsal), product_rate(rehearsal)};
+	printf("ceilings: copy %.2f TB/s, bf16 product %.0f TFLOP/s\n", ceilings.copy * 1e-12, ceilings.product * 1e-12);
 	return ceilings;
 }

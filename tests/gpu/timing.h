@@ -21,6 +21,7 @@ struct gpu_ceilings {
 	double copy;    /* bytes/s of a large copy on the device, read and written */
 	double product; /* floating-point operations/s of 8192^3 in bf16, by the fastest of the library's algorithms */
 };
+/* Prints them, too. */
 struct gpu_ceilings gpu_ceilings_measure(bool rehearsal);
 
 #ifdef __cplusplus
