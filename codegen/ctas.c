@@ -13,10 +13,11 @@ struct level {
 	uint32_t near, far, dp, tp;
 };
 
-static const struct level levels[] = {{4, 2, 8, 16}, {4, 2, 8, 8}, {2, 2, 4, 8}, {2, 1, 4, 4}, {1, 1, 2, 2}, {1, 1, 1, 1}};
+static const struct level levels[] = {{4, 2, 8, 16}, {4, 2, 8, 8}, {2, 2, 4, 8},
+                                      {2, 1, 4, 4},  {1, 1, 2, 2}, {1, 1, 1, 1}};
 
-/* Do some of these coordinates lie on different nodes? In a cluster whose only latency is that between nodes, the slowest
- * link tells. */
+/* Do some of these coordinates lie on different nodes? In a cluster whose only latency is that between nodes, the
+ * slowest link tells. */
 static bool is_far(const struct pp_program *program, const struct pp_spec *spec, uint32_t from, uint32_t to)
 {
 	const struct pp_cluster probe = {.gpus = spec->cluster.gpus, .inter = {.latency = 1}};

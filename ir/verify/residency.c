@@ -2,8 +2,8 @@
  *
  * On a GPU a post becomes a kernel that stays on its multiprocessors until the other end has come. Posts of one
  * communicator run one after the other; those of different ones run side by side, with each other and with the compute.
- * A rank whose kernels did not all find room could wait for one that has none, so what is outstanding at any instruction
- * must fit the multiprocessors that the rank has for posts.
+ * A rank whose kernels did not all find room could wait for one that has none, so what is outstanding at any
+ * instruction must fit the multiprocessors that the rank has for posts.
  *
  * requires: pp_prove_posts.
  * ensures:  on ranks with `post_sms`, the sum of `ctas` over the communicators (channels, groups) on which posts are
@@ -105,10 +105,10 @@ static bool fits(struct walk *w, uint32_t at, bool in_body)
 	uint64_t ctas = w->ctas + (in_body && !w->posts[w->tensor] ? ctas_of(w, w->tensor) : 0);
 	if (ctas <= most)
 		return true;
-	struct pp_message *message =
-	    pp_proof_error(w->proof, "V11", w->rank, at,
-	                   "needs %" PRIu64 " thread blocks for posts outstanding together, of %" PRIu32 " that they may take",
-	                   ctas, most);
+	struct pp_message *message = pp_proof_error(
+	    w->proof, "V11", w->rank, at,
+	    "needs %" PRIu64 " thread blocks for posts outstanding together, of %" PRIu32 " that they may take", ctas,
+	    most);
 	pp_note(message, "by communicator: %s", list(w, in_body));
 	pp_help(message, "give channels and groups fewer `ctas`, or the device more `post_sms`");
 	return false;
@@ -121,7 +121,8 @@ static bool limited(struct walk *w, uint32_t at, uint32_t communicator)
 	if (ctas_of(w, communicator))
 		return true;
 	struct pp_message *message = pp_proof_error(
-	    w->proof, "V11", w->rank, at, "uses %c%" PRIu32 ", which says no `ctas`: it may take any number of thread blocks",
+	    w->proof, "V11", w->rank, at,
+	    "uses %c%" PRIu32 ", which says no `ctas`: it may take any number of thread blocks",
 	    communicator < channels ? 'c' : 'g', communicator < channels ? communicator : communicator - channels);
 	pp_help(message, "say `ctas`, or leave out the device's `post_sms`");
 	return false;

@@ -222,7 +222,7 @@ static enum pp_fake_outcome step_graph(struct pp_fake_operation *operation)
 		enum pp_fake_outcome outcome = kind->step ? kind->step(node->operation) : PP_FAKE_FINISHED;
 		node->done = outcome == PP_FAKE_FINISHED;
 		finished &= node->done;
-		moved |= outcome != PP_FAKE_BLOCKED;
+		moved |= outcome >= PP_FAKE_MOVED;
 	}
 	if (!finished)
 		return moved ? PP_FAKE_MOVED : PP_FAKE_BLOCKED;

@@ -37,39 +37,70 @@ static uint64_t given_elements(const struct ncclComm *communicator, const struct
 	return task->kind == PP_FAKE_REDUCE_SCATTER ? task->count * communicator->ranks : task->count;
 }
 
-/* dst[i] = dst[i] op src[i] */
-static void reduce(unsigned char *destination, const unsigned char *source, uint64_t count, ncclDataType_t type,
-                   ncclRedOp_t reduction)
+/* What the members have published, in rank order, element by element. */
+static void reduce_floats(const struct ncclComm *communicator, float *sums, uint64_t count, bool largest)
 {
-	bool largest = reduction == ncclMax;
-	for (uint64_t i = 0; i < count; i++) {
-		if (type == ncclFloat32) {
-			float a, b;
-			memcpy(&a, destination + 4 * i, 4);
-			memcpy(&b, source + 4 * i, 4);
-			a = largest ? (b > a ? b : a) : a + b;
-			memcpy(destination + 4 * i, &a, 4);
-		} else if (type == ncclFloat64) {
-			double a, b;
-			memcpy(&a, destination + 8 * i, 8);
-			memcpy(&b, source + 8 * i, 8);
-			a = largest ? (b > a ? b : a) : a + b;
-			memcpy(destination + 8 * i, &a, 8);
-		} else if (type == ncclBfloat16) {
-			uint16_t bits, other;
-			memcpy(&bits, destination + 2 * i, 2);
-			memcpy(&other, source + 2 * i, 2);
-			float a = pp_fake_from_bf16(bits), b = pp_fake_from_bf16(other);
-			bits = pp_fake_to_bf16(largest ? (b > a ? b : a) : a + b);
-			memcpy(destination + 2 * i, &bits, 2);
-		} else {
-			int32_t a, b;
-			memcpy(&a, destination + 4 * i, 4);
-			memcpy(&b, source + 4 * i, 4);
-			a = largest ? (b > a ? b : a) : a + b;
-			memcpy(destination + 4 * i, &a, 4);
+	const struct pp_fake_member *members = communicator->segment->members;
+	memcpy(sums, members[0].share.bytes, count * sizeof *sums);
+	for (uint32_t k = 1; k < communicator->ranks; k++)
+		for (uint64_t i = 0; i < count; i++) {
+			float other;
+			memcpy(&other, members[k].share.bytes + i * sizeof other, sizeof other);
+			sums[i] = largest ? (other > sums[i] ? other : sums[i]) : sums[i] + other;
 		}
+}
+
+static void reduce_doubles(const struct ncclComm *communicator, double *sums, uint64_t count, bool largest)
+{
+	const struct pp_fake_member *members = communicator->segment->members;
+	memcpy(sums, members[0].share.bytes, count * sizeof *sums);
+	for (uint32_t k = 1; k < communicator->ranks; k++)
+		for (uint64_t i = 0; i < count; i++) {
+			double other;
+			memcpy(&other, members[k].share.bytes + i * sizeof other, sizeof other);
+			sums[i] = largest ? (other > sums[i] ? other : sums[i]) : sums[i] + other;
+		}
+}
+
+static void reduce_integers(const struct ncclComm *communicator, int32_t *sums, uint64_t count, bool largest)
+{
+	const struct pp_fake_member *members = communicator->segment->members;
+	memcpy(sums, members[0].share.bytes, count * sizeof *sums);
+	for (uint32_t k = 1; k < communicator->ranks; k++)
+		for (uint64_t i = 0; i < count; i++) {
+			int32_t other;
+			memcpy(&other, members[k].share.bytes + i * sizeof other, sizeof other);
+			sums[i] = largest ? (other > sums[i] ? other : sums[i]) : sums[i] + other;
+		}
+}
+
+/* In f32, rounded once. */
+static void reduce_bf16(const struct ncclComm *communicator, uint16_t *sums, uint64_t count, bool largest)
+{
+	const struct pp_fake_member *members = communicator->segment->members;
+	for (uint64_t i = 0; i < count; i++) {
+		float sum = 0;
+		for (uint32_t k = 0; k < communicator->ranks; k++) {
+			uint16_t bits;
+			memcpy(&bits, members[k].share.bytes + i * sizeof bits, sizeof bits);
+			float other = pp_fake_from_bf16(bits);
+			sum = k == 0 ? other : largest ? (other > sum ? other : sum) : sum + other;
+		}
+		sums[i] = pp_fake_to_bf16(sum);
 	}
+}
+
+static void reduce(const struct ncclComm *communicator, const struct pp_fake_task *task, void *sums, uint64_t count)
+{
+	bool largest = task->reduction == ncclMax;
+	if (task->type == ncclFloat32)
+		reduce_floats(communicator, sums, count, largest);
+	else if (task->type == ncclFloat64)
+		reduce_doubles(communicator, sums, count, largest);
+	else if (task->type == ncclBfloat16)
+		reduce_bf16(communicator, sums, count, largest);
+	else
+		reduce_integers(communicator, sums, count, largest);
 }
 
 /* Elements [first, first + count) of what all have published, into the result. */
@@ -86,10 +117,8 @@ static void take(const struct ncclComm *communicator, const struct pp_fake_task 
 			memcpy(task->to + (i * task->count + first) * size, members[i].share.bytes, count * size);
 		return;
 	}
-	unsigned char sums[PP_FAKE_CHUNK_BYTES];
-	memcpy(sums, members[0].share.bytes, count * size);
-	for (uint32_t i = 1; i < communicator->ranks; i++)
-		reduce(sums, members[i].share.bytes, count, task->type, task->reduction);
+	_Alignas(8) unsigned char sums[PP_FAKE_CHUNK_BYTES];
+	reduce(communicator, task, sums, count);
 	uint64_t begin = task->kind == PP_FAKE_REDUCE_SCATTER ? communicator->rank * task->count : 0;
 	uint64_t end = begin + task->count, from = first > begin ? first : begin;
 	uint64_t to = first + count < end ? first + count : end;

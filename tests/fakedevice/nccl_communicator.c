@@ -108,9 +108,8 @@ static bool duplicate_gpu(const struct ncclComm *communicator)
 	for (uint32_t i = 0; i < communicator->ranks; i++)
 		for (uint32_t k = 0; k < i; k++)
 			if (members[i].machine == members[k].machine && members[i].device == members[k].device) {
-				if (communicator->rank == 0)
-					fprintf(stderr, "fake cuda: duplicate GPU detected: ranks %u and %u both on device %d\n", k, i,
-					        (int)members[i].device);
+				fprintf(stderr, "fake cuda: duplicate GPU detected: ranks %u and %u both on device %d\n", k, i,
+				        (int)members[i].device);
 				return true;
 			}
 	return false;

@@ -66,7 +66,7 @@ struct pp_fake_nccl_operation {
 	struct pp_fake_task *tasks;
 	uint32_t task_count;
 	bool resident; /* it has a place on the device */
-	const char *where;
+	bool breaks;   /* its communicator is broken from here on */
 };
 
 uint64_t pp_fake_nccl_bytes(ncclDataType_t type); /* 0: unknown */

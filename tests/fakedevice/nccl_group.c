@@ -44,8 +44,10 @@ static enum pp_fake_outcome step_operation(struct pp_fake_operation *base)
 	if (atomic_load(&communicator->aborted))
 		return leave(operation);
 	if (!operation->resident && !pp_fake_order_enter(communicator->device))
-		return PP_FAKE_BLOCKED;
+		return PP_FAKE_REFUSED;
 	operation->resident = true;
+	if (operation->breaks)
+		atomic_store(&communicator->state, ncclRemoteError);
 	if (atomic_load(&communicator->state) == ncclRemoteError)
 		return PP_FAKE_BLOCKED; /* until it is aborted, as a kernel that waits for a peer does */
 	bool moved = false, finished = true;
@@ -170,6 +172,15 @@ static cudaError_t leave_streams(struct pp_fake_host *host, struct CUstream_st *
 	return error;
 }
 
+/* PP_FAKE_ASYNC_ERROR: the communicators of that rank break after that many operations. */
+static bool breaks(struct ncclComm *communicator)
+{
+	unsigned rank, after;
+	const char *plan = pp_fake_settings()->async_error;
+	return plan && sscanf(plan, "%u:%u", &rank, &after) == 2 && rank == communicator->rank &&
+	       ++communicator->operations > after;
+}
+
 static ncclResult_t submit(struct pp_fake_host *host, struct part *part)
 {
 	struct CUstream_st *stream = pp_fake_stream(part->streams[0], name_of(part));
@@ -186,6 +197,7 @@ static ncclResult_t submit(struct pp_fake_host *host, struct part *part)
 	operation->communicator = communicator;
 	operation->tasks = part->tasks;
 	operation->task_count = part->count;
+	operation->breaks = breaks(communicator);
 	operation->base.chain = &communicator->last;
 	part->tasks = NULL;
 	add_touches(operation);
@@ -212,16 +224,6 @@ static bool capturing(const struct part *part)
 	return false;
 }
 
-/* PP_FAKE_ASYNC_ERROR: the communicator of that rank breaks after that many operations. */
-static void count_operation(struct ncclComm *communicator)
-{
-	unsigned rank, after;
-	const char *plan = pp_fake_settings()->async_error;
-	if (plan && sscanf(plan, "%u:%u", &rank, &after) == 2 && rank == communicator->rank &&
-	    ++communicator->operations > after)
-		atomic_store(&communicator->state, ncclRemoteError);
-}
-
 /* Peers can't be connected while a capture goes on: the first use is outside. */
 static bool all_connected(const struct part *part)
 {
@@ -242,7 +244,6 @@ static ncclResult_t post_part(struct pp_fake_host *host, struct part *part)
 {
 	struct ncclComm *communicator = part->communicator;
 	pp_fake_order_thread(host, communicator->device);
-	count_operation(communicator);
 	if (capturing(part) && !all_connected(part))
 		return ncclInvalidUsage;
 	if (!pp_fake_nccl_connect(host, communicator, part->tasks, part->count))

@@ -12,6 +12,7 @@ enum {
 	PP_FAKE_RING_BYTES = 1 << 16,
 	PP_FAKE_CHUNK_BYTES = 1 << 15,
 	PP_FAKE_MAIL_ROOM = 16,
+	PP_FAKE_POST_ROOM = 16,
 	PP_FAKE_NAME_BYTES = 96,
 };
 
@@ -24,9 +25,9 @@ struct pp_fake_post {
 
 /* From one rank to another. */
 struct pp_fake_pipe {
-	_Atomic uint64_t sends, receives;  /* posted so far */
-	struct pp_fake_post send, receive; /* the last ones */
-	_Atomic uint64_t written, read;    /* bytes, over all transfers */
+	_Atomic uint64_t sends, receives;                                                    /* posted so far */
+	struct pp_fake_post send_posts[PP_FAKE_POST_ROOM], receive_posts[PP_FAKE_POST_ROOM]; /* the last ones */
+	_Atomic uint64_t written, read;                                                      /* bytes, over all transfers */
 	unsigned char ring[PP_FAKE_RING_BYTES];
 };
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 static void disagree(const struct ncclComm *communicator, const struct pp_fake_task *task,
-                     const struct pp_fake_pipe *pipe)
+                     const struct pp_fake_post *send, const struct pp_fake_post *receive)
 {
 	uint32_t sender = task->kind == PP_FAKE_SEND ? communicator->rank : task->peer;
 	uint32_t receiver = task->kind == PP_FAKE_SEND ? task->peer : communicator->rank;
@@ -15,9 +15,8 @@ static void disagree(const struct ncclComm *communicator, const struct pp_fake_t
 	pp_fake_die(
 	    "ends of a transfer disagree on communicator %s: #%llu from rank %u is a send of %llu %s, rank %u receives "
 	    "%llu %s",
-	    communicator->label, (unsigned long long)task->sequence, sender, (unsigned long long)pipe->send.count,
-	    pp_fake_nccl_type(pipe->send.type), receiver, (unsigned long long)pipe->receive.count,
-	    pp_fake_nccl_type(pipe->receive.type));
+	    communicator->label, (unsigned long long)task->sequence, sender, (unsigned long long)send->count,
+	    pp_fake_nccl_type(send->type), receiver, (unsigned long long)receive->count, pp_fake_nccl_type(receive->type));
 }
 
 /* Are both ends posted? Compares them the first time. */
@@ -28,23 +27,33 @@ static bool meet(const struct ncclComm *communicator, struct pp_fake_task *task,
 	bool sending = task->kind == PP_FAKE_SEND;
 	if (atomic_load(sending ? &pipe->receives : &pipe->sends) < task->sequence)
 		return false;
-	if (pipe->send.count != pipe->receive.count || pipe->send.type != pipe->receive.type)
-		disagree(communicator, task, pipe);
+	const struct pp_fake_post *send = &pipe->send_posts[task->sequence % PP_FAKE_POST_ROOM];
+	const struct pp_fake_post *receive = &pipe->receive_posts[task->sequence % PP_FAKE_POST_ROOM];
+	if (send->count != receive->count || send->type != receive->type)
+		disagree(communicator, task, send, receive);
 	task->met = true;
 	return true;
 }
 
-static void begin(struct ncclComm *communicator, struct pp_fake_task *task, struct pp_fake_pipe *pipe)
+/* False: too many buffered sends are ahead of their receives. */
+static bool begin(struct ncclComm *communicator, struct pp_fake_task *task, struct pp_fake_pipe *pipe)
 {
 	bool sending = task->kind == PP_FAKE_SEND;
+	uint64_t sequence = 1 + (sending ? communicator->sends[task->peer] : communicator->receives[task->peer]);
+	if (sending && sequence - atomic_load(&pipe->receives) >= PP_FAKE_POST_ROOM)
+		return false;
 	task->begun = true;
-	task->sequence = sending ? ++communicator->sends[task->peer] : ++communicator->receives[task->peer];
+	task->sequence = sequence;
 	struct pp_fake_post post = {.count = task->count, .type = (int32_t)task->type};
-	if (sending)
-		pipe->send = post;
-	else
-		pipe->receive = post;
-	atomic_store(sending ? &pipe->sends : &pipe->receives, task->sequence);
+	if (sending) {
+		communicator->sends[task->peer] = sequence;
+		pipe->send_posts[sequence % PP_FAKE_POST_ROOM] = post;
+	} else {
+		communicator->receives[task->peer] = sequence;
+		pipe->receive_posts[sequence % PP_FAKE_POST_ROOM] = post;
+	}
+	atomic_store(sending ? &pipe->sends : &pipe->receives, sequence);
+	return true;
 }
 
 /* Copies between memory and the ring, which begins anew at its end. */
@@ -104,8 +113,8 @@ bool pp_fake_transfer_step(struct ncclComm *communicator, struct pp_fake_task *t
 	bool sending = task->kind == PP_FAKE_SEND, first = !task->begun;
 	struct pp_fake_pipe *pipe = sending ? pp_fake_segment_pipe(communicator->segment, ranks, rank, task->peer)
 	                                    : pp_fake_segment_pipe(communicator->segment, ranks, task->peer, rank);
-	if (first)
-		begin(communicator, task, pipe);
+	if (first && !begin(communicator, task, pipe))
+		return false;
 	bool moved = sending ? step_send(communicator, task, pipe) : step_receive(communicator, task, pipe);
 	return moved || first;
 }

@@ -73,12 +73,23 @@ static void finish(struct CUstream_st *stream, struct pp_fake_operation *operati
 		operation->records->done = true;
 		operation->records->time = pp_fake_now();
 	}
+	pp_fake_tsan_ignore();
 	pp_fake_operation_free(operation);
+	pp_fake_tsan_heed();
 	pool.attempts++;
 	pp_fake_progressed();
 	if (pp_fake_settings()->jitter && pp_fake_random() % 4 == 0)
 		stream->rests_until = pp_fake_now() + pp_fake_random() % 200000;
 	pp_fake_stream_reap(stream);
+}
+
+static void mark_start(struct pp_fake_operation *operation)
+{
+	if (!operation->starts || operation->starts->done)
+		return;
+	operation->starts->done = true;
+	pool.attempts++;
+	pp_fake_progressed();
 }
 
 /* Returns whether something moved; the stream may be gone. */
@@ -87,13 +98,8 @@ static bool step(struct CUstream_st *stream)
 	struct pp_fake_operation *operation = stream->head;
 	uint64_t attempts = pool.attempts;
 	stream->running = true;
-	if (operation->starts && !operation->starts->done) {
-		operation->starts->done = true;
-		pool.attempts++;
-		pp_fake_progressed();
-	}
 	pp_fake_unlock();
-	pp_fake_tsan_enter(&stream->fiber, stream->where);
+	pp_fake_tsan_enter(&stream->fiber);
 	pp_fake_tsan_acquire(&operation->token);
 	if (operation->awaits)
 		pp_fake_tsan_acquire(&operation->awaits->token);
@@ -104,11 +110,13 @@ static bool step(struct CUstream_st *stream)
 	pp_fake_tsan_leave(&stream->fiber);
 	pp_fake_lock();
 	stream->running = false;
+	if (outcome != PP_FAKE_REFUSED)
+		mark_start(operation);
 	if (outcome == PP_FAKE_FINISHED) {
 		finish(stream, operation);
 		return true;
 	}
-	stream->blocked = outcome == PP_FAKE_BLOCKED;
+	stream->blocked = outcome < PP_FAKE_MOVED;
 	stream->tried_at = attempts;
 	if (outcome == PP_FAKE_MOVED) {
 		pool.attempts++;

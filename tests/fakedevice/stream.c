@@ -111,6 +111,7 @@ static cudaError_t make_stream(struct pp_fake_host *host, cudaStream_t *made, un
 	stream->agent = pp_fake_agent_take(&stream->clock);
 	stream->device = host->device;
 	stream->where = pp_fake_text("stream %u of host %u", host->streams_made++, host->number);
+	pp_fake_tsan_make(&stream->fiber, stream->where);
 	struct CUstream_st **end = &streams;
 	while (*end)
 		end = &(*end)->next;

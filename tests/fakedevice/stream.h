@@ -29,6 +29,7 @@ struct pp_fake_record *pp_fake_record_keep(struct pp_fake_record *record); /* NU
 void pp_fake_record_drop(struct pp_fake_record *record);
 
 enum pp_fake_outcome {
+	PP_FAKE_REFUSED, /* it could not even start */
 	PP_FAKE_BLOCKED, /* nothing moved: it needs something from elsewhere */
 	PP_FAKE_MOVED,   /* something did, not all */
 	PP_FAKE_FINISHED,

@@ -10,63 +10,16 @@ struct pp_fake_fiber {
 	char token;
 };
 
-#if defined(__SANITIZE_THREAD__)
-void *__tsan_create_fiber(unsigned flags);
-void *__tsan_get_current_fiber(void);
-void __tsan_switch_to_fiber(void *fiber, unsigned flags);
-void __tsan_set_fiber_name(void *fiber, const char *name);
-void __tsan_acquire(void *address);
-void __tsan_release(void *address);
-
-static inline void pp_fake_tsan_acquire(void *token)
-{
-	__tsan_acquire(token);
-}
-
-static inline void pp_fake_tsan_release(void *token)
-{
-	__tsan_release(token);
-}
-
-static inline void pp_fake_tsan_enter(struct pp_fake_fiber *fiber, const char *name)
-{
-	enum { NO_ORDER = 1 }; /* flag of the interface: the switch orders nothing */
-	fiber->outside = __tsan_get_current_fiber();
-	if (!fiber->fiber) {
-		fiber->fiber = __tsan_create_fiber(0);
-		__tsan_set_fiber_name(fiber->fiber, name);
-	}
-	__tsan_switch_to_fiber(fiber->fiber, NO_ORDER);
-}
-
-static inline void pp_fake_tsan_leave(struct pp_fake_fiber *fiber)
-{
-	enum { NO_ORDER = 1 };
-	__tsan_switch_to_fiber(fiber->outside, NO_ORDER);
-}
-#define PP_FAKE_UNSANITIZED __attribute__((no_sanitize("thread")))
-#else
-static inline void pp_fake_tsan_acquire(void *token)
-{
-	(void)token;
-}
-
-static inline void pp_fake_tsan_release(void *token)
-{
-	(void)token;
-}
-
-static inline void pp_fake_tsan_enter(struct pp_fake_fiber *fiber, const char *name)
-{
-	(void)fiber;
-	(void)name;
-}
-
-static inline void pp_fake_tsan_leave(struct pp_fake_fiber *fiber)
-{
-	(void)fiber;
-}
-#define PP_FAKE_UNSANITIZED
-#endif
+void pp_fake_tsan_acquire(void *token);
+void pp_fake_tsan_release(void *token);
+/* The fiber comes after what the calling thread has done so far; `name` is for reports. */
+void pp_fake_tsan_make(struct pp_fake_fiber *fiber, const char *name);
+/* The thread works as the fiber until it leaves. */
+void pp_fake_tsan_enter(struct pp_fake_fiber *fiber);
+void pp_fake_tsan_leave(struct pp_fake_fiber *fiber);
+/* Between these a thread of the pool frees what a stream has used, unseen: an edge for it would order the stream before
+ * whoever takes the lock next. */
+void pp_fake_tsan_ignore(void);
+void pp_fake_tsan_heed(void);
 
 #endif

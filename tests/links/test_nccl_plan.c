@@ -36,7 +36,8 @@ static uint64_t meet(const struct pp_nccl_plan *plan, uint32_t round, uint32_t i
 	return met;
 }
 
-/* Everything that is posted on has its round, and in it all of its members meet, each at its position, and nobody else. */
+/* Everything that is posted on has its round, and in it all of its members meet, each at its position, and nobody else.
+ */
 static void members_meet(void **state)
 {
 	(void)state;
