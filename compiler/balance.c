@@ -24,8 +24,8 @@ static const uint64_t infinite = UINT64_MAX;
 
 struct solver {
 	const struct pp_balance_problem *p;
-	uint64_t *load, *fixed, *stash, *extra; /* prefix sums, [layers + 1] */
-	bool limited;                           /* memory caps apply */
+	uint64_t *load, *fixed, *stash, *extra, *split; /* prefix sums, [layers + 1] */
+	bool limited;                                   /* memory caps apply */
 };
 
 /* What a split is judged by, in order. */
@@ -60,6 +60,7 @@ static struct solver solver_make(struct pp_arena *arena, const struct pp_balance
 	s.fixed = prefix_sums(arena, p->static_bytes, p->layers);
 	s.stash = prefix_sums(arena, p->stash_bytes, p->layers);
 	s.extra = prefix_sums(arena, p->extra_bytes, p->layers);
+	s.split = prefix_sums(arena, p->split_bytes, p->layers);
 	return s;
 }
 
@@ -70,9 +71,11 @@ static uint64_t stage_load(const struct solver *s, uint32_t from, uint32_t to)
 
 static uint64_t stage_bytes(const struct solver *s, uint32_t stage, uint32_t from, uint32_t to)
 {
-	return pp_plus(s->fixed[to] - s->fixed[from],
-	               pp_plus(pp_times(s->p->in_flight[stage], s->stash[to] - s->stash[from]),
-	                       pp_times(s->p->extras[stage], s->extra[to] - s->extra[from])));
+	uint64_t held = pp_plus(pp_times(s->p->in_flight[stage], s->stash[to] - s->stash[from]),
+	                        pp_times(s->p->extras[stage], s->extra[to] - s->extra[from]));
+	if (s->p->split_bytes)
+		held = pp_plus(held, pp_times(s->p->split_extras[stage], s->split[to] - s->split[from]));
+	return pp_plus(s->fixed[to] - s->fixed[from], held);
 }
 
 static uint32_t longest(const struct solver *s)

@@ -6,6 +6,7 @@
 #define PP_BALANCE_H
 
 #include "ir/arena.h"
+#include "ir/capped.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,9 +20,21 @@ struct pp_balance_problem {
 	const uint32_t *stage_rank;      /* [stages] */
 	const uint32_t *in_flight;       /* [stages], microbatches whose stash is held at the rank's fullest instant */
 	const uint32_t *extras;          /* [stages], those whose extra is */
+	const uint64_t *split_bytes;     /* [layers], what an extra holds besides where the backward is split, or NULL */
+	const uint32_t *split_extras;    /* [stages], extras of that kind */
 	const uint64_t *cap;             /* [ranks], bytes; UINT64_MAX: none */
 	uint32_t min_layers, max_layers; /* per stage; max_layers 0: no limit */
 };
+
+/* What a layer takes on its stage's rank at the fullest instant. */
+static inline uint64_t pp_balance_bytes(const struct pp_balance_problem *problem, uint32_t stage, uint32_t layer)
+{
+	uint64_t held = pp_plus(pp_times(problem->in_flight[stage], problem->stash_bytes[layer]),
+	                        pp_times(problem->extras[stage], problem->extra_bytes[layer]));
+	if (problem->split_bytes)
+		held = pp_plus(held, pp_times(problem->split_extras[stage], problem->split_bytes[layer]));
+	return pp_plus(problem->static_bytes[layer], held);
+}
 
 struct pp_split {
 	uint32_t *first;     /* [stages + 1]: first layer of each stage, then the number of layers */

@@ -4,6 +4,7 @@
 
 #include "codegen/layer.h"
 #include "ir/capped.h"
+#include "ir/order_program.h"
 
 enum { FORMS = 2 };
 static const uint8_t phases_of[FORMS] = {
@@ -14,7 +15,7 @@ static const uint8_t phases_of[FORMS] = {
 /* Bytes that all bodies of a rank share are as many as its hungriest body needs. */
 static bool depends_on_bodies(uint8_t class)
 {
-	return class == PP_SLOT_WORK;
+	return class == PP_SLOT_WORK || class == PP_SLOT_SCRATCH;
 }
 
 static struct pp_program *build_form(struct pp_arena *scratch, const struct pp_unit *unit, uint8_t phases)
@@ -41,17 +42,6 @@ static void count_workspace(struct pp_arena *scratch, const struct pp_program *p
 		least[s] = most[s] < least[s] ? most[s] : least[s];
 }
 
-/* What a compute of a stage takes in and gives out: forward and backward messages over one border look alike. */
-static uint64_t passing_bytes(const struct pp_program *program, uint32_t s)
-{
-	uint64_t bytes = 0;
-	for (uint32_t border = s ? s - 1 : 0; border <= s && border + 1 < program->stage_count; border++) {
-		const struct pp_stage *from = &program->stages[border];
-		bytes = pp_plus(bytes, pp_aligned((uint64_t)from->out_count * pp_dtype_size[from->out_dtype]));
-	}
-	return bytes;
-}
-
 uint64_t *pp_memory_floor(struct pp_arena *arena, const struct pp_unit *unit)
 {
 	uint32_t ranks = unit->resolved.spec.parallel.pp, stages = unit->stages.count;
@@ -74,7 +64,7 @@ uint64_t *pp_memory_floor(struct pp_arena *arena, const struct pp_unit *unit)
 	}
 	for (uint32_t s = 0; s < stages; s++) {
 		uint32_t r = program->stages[s].rank;
-		uint64_t bytes = passing_bytes(program, s);
+		uint64_t bytes = pp_order_passing_bytes(program, s);
 		work[r] = least[s] > work[r] ? least[s] : work[r];
 		passing[r] = bytes < passing[r] ? bytes : passing[r];
 	}

@@ -154,20 +154,42 @@ void pp_order_be_certain(struct pp_arena *arena, const struct pp_spec *spec, con
 		problem->room = most;
 }
 
+/* Bytes that one microbatch takes of a rank, the others done; by the form of the backward that holds more, or less. */
+static uint64_t one_microbatch(const struct pp_order_problem *problem, uint32_t rank, bool split)
+{
+	uint64_t held = 0, more = 0;
+	for (uint32_t s = 0; s < problem->stages; s++) {
+		const struct pp_order_stage *stage = &problem->stage[s];
+		if (stage->rank != rank)
+			continue;
+		uint64_t least = stage->more_fused < stage->more_split ? stage->more_fused : stage->more_split;
+		uint64_t here = split ? stage->more_split : least;
+		held = pp_plus(held, stage->held);
+		more = here > more ? here : more;
+	}
+	return pp_plus(held, more);
+}
+
+void pp_order_squeeze(struct pp_arena *arena, unsigned halvings, struct pp_order_problem *problem)
+{
+	uint64_t *room = PP_NEW_ARRAY(arena, uint64_t, problem->ranks);
+	const uint64_t *most = problem->most_room ? problem->most_room : problem->room;
+	for (uint32_t r = 0; r < problem->ranks; r++) {
+		uint64_t least = one_microbatch(problem, r, true);
+		if (least > most[r])
+			least = one_microbatch(problem, r, false);
+		room[r] = problem->room[r] < least && least <= most[r] ? least : problem->room[r];
+		if (room[r] != PP_ROOM_UNLIMITED && room[r] > least)
+			room[r] = least + ((room[r] - least) >> halvings);
+	}
+	problem->room = room;
+}
+
 bool pp_order_shortage(const struct pp_order_problem *problem, uint64_t *bytes)
 {
 	bool any = false;
 	for (uint32_t r = 0; r < problem->ranks; r++) {
-		uint64_t held = 0, more = 0;
-		for (uint32_t s = 0; s < problem->stages; s++) {
-			const struct pp_order_stage *stage = &problem->stage[s];
-			if (stage->rank != r)
-				continue;
-			uint64_t least = stage->more_fused < stage->more_split ? stage->more_fused : stage->more_split;
-			held = pp_plus(held, stage->held);
-			more = least > more ? least : more;
-		}
-		uint64_t needed = pp_plus(held, more);
+		uint64_t needed = one_microbatch(problem, r, false);
 		if (problem->room[r] >= needed)
 			continue;
 		bytes[r] = pp_plus(bytes[r], needed - problem->room[r]);

@@ -24,6 +24,10 @@ uint64_t pp_order_limit(const struct pp_spec *spec, uint64_t memory);
 void pp_order_be_certain(struct pp_arena *arena, const struct pp_spec *spec, const uint64_t *least, uint64_t memory,
                          bool planned, struct pp_order_problem *problem);
 
+/* An estimate of room that leaves a rank less than one microbatch takes is raised to that where a program may leave so
+ * much. And what goes beyond is halved: orders that hold less need fewer messages too. */
+void pp_order_squeeze(struct pp_arena *arena, unsigned halvings, struct pp_order_problem *problem);
+
 /* Bytes that ranks lack for one microbatch on all of their stages, what any order holds at some time: [ranks] added to
  * `bytes`. False: none lacks any. */
 bool pp_order_shortage(const struct pp_order_problem *problem, uint64_t *bytes);

@@ -7,8 +7,9 @@
 #include "codegen/plan_memory.h"
 #include "cost.h"
 #include "joint/joint.h"
+#include "lean.h"
+#include "memory_floor.h"
 #include "ir/capped.h"
-#include "ir/figures.h"
 #include "ir/grid.h"
 #include "ir/program_text.h"
 #include "ir/verify.h"
@@ -16,6 +17,7 @@
 #include "order_problem.h"
 #include "partition.h"
 #include "recompute.h"
+#include "rounds.h"
 #include "schedule_make.h"
 #include "search/make.h"
 #include "search/search.h"
@@ -129,7 +131,7 @@ static uint32_t next_group(struct pp_unit *unit, const struct pp_order_problem *
 }
 
 /* A named schedule that can't finish is wrong in its numbers, not in its rows: those are not the user's to change. */
-static bool check_named(struct pp_unit *unit, const struct pp_order_problem *problem,
+static bool check_named(struct pp_unit *unit, const struct pp_order_problem *problem, struct pp_diag *diag,
                         const struct pp_schedule *schedule)
 {
 	const struct pp_spec *spec = &unit->resolved.spec;
@@ -137,8 +139,8 @@ static bool check_named(struct pp_unit *unit, const struct pp_order_problem *pro
 	if (pp_schedule_check(unit->arena, schedule, unseen))
 		return true;
 	if (spec->group == 0)
-		return pp_schedule_check(unit->arena, schedule, unit->diag);
-	struct pp_message *m = pp_error(unit->diag, "E0614", spec->schedule_span,
+		return pp_schedule_check(unit->arena, schedule, diag);
+	struct pp_message *m = pp_error(diag, "E0614", spec->schedule_span,
 	                                "`%s` can't finish with `group = %u`, %u ranks and %u microbatches",
 	                                unit->resolved.policy, spec->group, spec->parallel.pp, spec->microbatches);
 	uint32_t larger = next_group(unit, problem);
@@ -149,18 +151,19 @@ static bool check_named(struct pp_unit *unit, const struct pp_order_problem *pro
 	return false;
 }
 
-static bool make_schedule(struct pp_unit *unit, const struct pp_order_problem *problem, struct pp_schedule *out)
+static bool make_schedule(struct pp_unit *unit, const struct pp_order_problem *problem, struct pp_diag *diag,
+                          struct pp_schedule *out)
 {
-	if (!pp_schedule_make(unit->arena, &unit->resolved, unit->sources, unit->diag, problem, false, out))
+	if (!pp_schedule_make(unit->arena, &unit->resolved, unit->sources, diag, problem, false, out))
 		return false;
-	return unit->resolved.policy ? check_named(unit, problem, out) : pp_schedule_check(unit->arena, out, unit->diag);
+	return unit->resolved.policy ? check_named(unit, problem, diag, out) : pp_schedule_check(unit->arena, out, diag);
 }
 
 static bool run_draft(struct pp_unit *unit)
 {
 	if (pp_schedule_aware(&unit->resolved))
 		unit->draft = least_order(unit->arena, &unit->resolved.spec);
-	else if (!make_schedule(unit, NULL, &unit->draft))
+	else if (!make_schedule(unit, NULL, unit->diag, &unit->draft))
 		return false;
 	return price_layers(unit);
 }
@@ -200,28 +203,6 @@ static void balance_jointly(struct pp_unit *unit)
 		pp_joint_balance(unit->arena, &loop, &unit->stages);
 }
 
-static bool may_split(const struct pp_unit *unit)
-{
-	const struct pp_spec *spec = &unit->resolved.spec;
-	return !unit->first && !spec->stages.split && spec->stages.balance != PP_BALANCE_EVEN;
-}
-
-/* Where this split leaves a rank without the room that its order needs at least: take that much more from the layers.
- * Messages and workspace are first known from a split. */
-static bool leave_room(struct pp_unit *unit)
-{
-	const struct pp_spec *spec = &unit->resolved.spec;
-	uint64_t *headroom = PP_NEW_ARRAY(unit->arena, uint64_t, spec->parallel.pp);
-	const struct pp_order_problem *problem = pp_order_of_stages(
-	    unit->arena, spec, unit->draft.stage_rank, &unit->stages, unit->order_headroom, spec->schedule_memory);
-	for (uint32_t r = 0; r < spec->parallel.pp; r++)
-		headroom[r] = unit->headroom ? unit->headroom[r] : 0;
-	if (!pp_order_shortage(problem, headroom))
-		return true;
-	unit->headroom = headroom;
-	return false;
-}
-
 enum { MOST_SPLITS = 4 };
 
 static void use_first(struct pp_unit *unit)
@@ -232,17 +213,34 @@ static void use_first(struct pp_unit *unit)
 	pp_partition_use(unit->arena, spec, problem, unit->first, &unit->stages);
 }
 
+/* The split that is best by `balance`; where none is within the memory, that of the leanest build, if that is. */
+static bool find_split(struct pp_unit *unit)
+{
+	const struct pp_spec *spec = &unit->resolved.spec;
+	for (unsigned i = 0; i < MOST_SPLITS; i++) {
+		if (!pp_partition(unit->arena, spec, &unit->draft, unit->headroom, &unit->stages, unit->diag))
+			return false;
+		if (unit->stages.over)
+			break;
+		if (!pp_schedule_aware(&unit->resolved) || !pp_rounds_split_is_ours(unit) || pp_rounds_leave_room(unit))
+			return true;
+	}
+	if (!unit->stages.over)
+		return true;
+	if (pp_lean_take(unit))
+		use_first(unit);
+	else
+		pp_rounds_report_split(unit);
+	return unit->first != NULL;
+}
+
 static bool run_partition(struct pp_unit *unit)
 {
 	const struct pp_spec *spec = &unit->resolved.spec;
 	if (unit->first)
 		use_first(unit);
-	for (unsigned i = 0; i < MOST_SPLITS && !unit->first; i++) {
-		if (!pp_partition(unit->arena, spec, &unit->draft, unit->headroom, &unit->stages, unit->diag))
-			return false;
-		if (!pp_schedule_aware(&unit->resolved) || !may_split(unit) || leave_room(unit))
-			break;
-	}
+	else if (!find_split(unit))
+		return false;
 	if (!unit->first)
 		balance_jointly(unit);
 	pp_partition_warn(spec, &unit->stages, unit->diag);
@@ -251,22 +249,53 @@ static bool run_partition(struct pp_unit *unit)
 	return true;
 }
 
-static bool run_schedule(struct pp_unit *unit)
+/* The problem of the unit's stages; what is called impossible goes by what any program of them needs. */
+static const struct pp_order_problem *problem_of(const struct pp_unit *unit)
 {
 	const struct pp_spec *spec = &unit->resolved.spec;
+	struct pp_order_problem *problem = pp_order_of_stages(unit->arena, spec, unit->draft.stage_rank, &unit->stages,
+	                                                      unit->order_headroom, spec->schedule_memory);
+	if (pp_order_limit(spec, spec->schedule_memory) != PP_ROOM_UNLIMITED)
+		pp_order_be_certain(unit->arena, spec, pp_memory_floor(unit->arena, unit), spec->schedule_memory,
+		                    unit->order_headroom != NULL, problem);
+	pp_order_squeeze(unit->arena, pp_rounds_halvings(unit), problem);
+	return problem;
+}
+
+/* Rows of a policy that looks at costs; where it finds no room, those of the leanest build, if that fits. */
+static bool order_by_costs(struct pp_unit *unit)
+{
+	struct pp_diag *apart = pp_diag_apart(unit->diag);
+	if (make_schedule(unit, problem_of(unit), apart, &unit->schedule)) {
+		pp_diag_take(unit->diag, apart);
+		return true;
+	}
+	if (pp_rounds_rescue(unit, apart)) {
+		use_first(unit);
+		return true;
+	}
+	pp_diag_take(unit->diag, apart);
+	return false;
+}
+
+static bool run_schedule(struct pp_unit *unit)
+{
 	if (!pp_schedule_aware(&unit->resolved)) {
 		unit->schedule = unit->draft;
 		return true;
 	}
-	const struct pp_order_problem *problem = pp_order_of_stages(
-	    unit->arena, spec, unit->draft.stage_rank, &unit->stages, unit->order_headroom, spec->schedule_memory);
-	if (unit->given) {
-		unit->schedule = *unit->given;
-		if (unit->schedule.search)
-			pp_search_remind(unit->arena, &unit->resolved, unit->sources, unit->diag, problem, &unit->schedule);
+	if (!unit->given && !order_by_costs(unit))
+		return false;
+	if (!unit->given)
 		return true;
-	}
-	return make_schedule(unit, problem, &unit->schedule);
+	unit->schedule = *unit->given;
+	if (!unit->resolved.policy || strcmp(unit->resolved.policy, "search") != 0 || unit->contestant)
+		return true;
+	const struct pp_order_problem *problem = problem_of(unit);
+	if (!unit->schedule.search)
+		pp_search_adopt(unit->arena, &unit->resolved, problem, &unit->schedule);
+	pp_search_remind(unit->arena, &unit->resolved, unit->sources, unit->diag, problem, &unit->schedule);
+	return true;
 }
 
 static void print_schedule(const struct pp_unit *unit, FILE *out)
@@ -365,62 +394,9 @@ static bool run_plan(struct pp_unit *unit)
 	return true;
 }
 
-/* The most that a rank's arena may take; UINT64_MAX: no limit. */
-static uint64_t arena_limit(const struct pp_unit *unit, const struct pp_rank *rank)
-{
-	uint64_t most = rank->capacity ? rank->capacity - (rank->reserve < rank->capacity ? rank->reserve : rank->capacity)
-	                               : UINT64_MAX;
-	uint64_t bound = unit->resolved.spec.schedule_memory;
-	return bound && bound < most ? bound : most;
-}
-
-static void report_over(const struct pp_unit *unit, uint32_t r)
-{
-	const struct pp_spec *spec = &unit->resolved.spec;
-	const struct pp_rank *rank = &unit->program->rank[r];
-	struct pp_arena *arena = unit->arena;
-	uint64_t limit = arena_limit(unit, rank), over = rank->arena_bytes - limit;
-	bool bounded = limit == spec->schedule_memory;
-	struct pp_message *m;
-	if (bounded)
-		m = pp_error(unit->diag, "E0671", spec->schedule_span,
-		             "rank %u needs %" PRIu64 " bytes (%s), %" PRIu64 " more than `memory`", r, rank->arena_bytes,
-		             pp_show_bytes(arena, rank->arena_bytes), over);
-	else
-		m = pp_error(unit->diag, "E0501", spec->cluster_span, "rank %u needs %s of %s (%s over)", r,
-		             pp_show_bytes_beside(arena, pp_plus(rank->arena_bytes, rank->reserve), rank->capacity),
-		             pp_show_bytes_beside(arena, rank->capacity, pp_plus(rank->arena_bytes, rank->reserve)),
-		             pp_show_bytes(arena, over));
-	pp_note(m, "weights, gradients, moments and workspace %s, activations and messages %s",
-	        pp_show_bytes(arena, rank->static_bytes), pp_show_bytes(arena, rank->arena_bytes - rank->static_bytes));
-	if (bounded)
-		pp_help(m, "allow it `memory <= %" PRIu64 "B`, or use a schedule that holds fewer microbatches",
-		        rank->arena_bytes);
-	else
-		pp_help(m, "use more pipeline ranks (pp), a smaller microbatch, or a schedule that holds fewer microbatches");
-}
-
-/* What a rank needs beside its layers was not known before: the one that is most over its memory is named. */
-static bool within_memory(const struct pp_unit *unit)
-{
-	const struct pp_program *program = unit->program;
-	uint32_t worst = 0;
-	uint64_t most = 0;
-	for (uint32_t r = 0; r < program->ranks; r++) {
-		uint64_t limit = arena_limit(unit, &program->rank[r]), bytes = program->rank[r].arena_bytes;
-		if (bytes <= limit || bytes - limit <= most)
-			continue;
-		most = bytes - limit;
-		worst = r;
-	}
-	if (most)
-		report_over(unit, worst);
-	return most == 0;
-}
-
 static bool run_verify(struct pp_unit *unit)
 {
-	if (!within_memory(unit))
+	if (!pp_rounds_within(unit))
 		return false;
 	return pp_verify(unit->program, &unit->program->stamp, unit->diag);
 }
@@ -530,48 +506,6 @@ enum pp_pass pp_pass_of_level(const char *level)
 	return PP_PASS_COUNT;
 }
 
-enum { MOST_REPLANS = 3 };
-
-/* What the last plan took beside the layers, as the split counted them. */
-static void raise_headroom(struct pp_unit *unit)
-{
-	const struct pp_program *program = unit->program;
-	if (!unit->headroom)
-		unit->headroom = PP_NEW_ARRAY(unit->arena, uint64_t, program->ranks);
-	for (uint32_t r = 0; r < program->ranks; r++) {
-		uint64_t counted = unit->stages.rank_bytes[r], planned = program->rank[r].arena_bytes;
-		if (planned > counted && planned - counted > unit->headroom[r])
-			unit->headroom[r] = planned - counted;
-	}
-}
-
-/* The balance knows layers, and a policy activations, but not message buffers and workspace. When the plan shows that
- * they push a rank over its memory, the layers are split again, or at least the order is made again, with that much
- * less room: at most MOST_REPLANS times, and only where split or order are ours to choose. `from`: the pass to go on
- * with. */
-static bool wants_another_round(struct pp_unit *unit, enum pp_pass *from)
-{
-	const struct pp_program *program = unit->program;
-	bool splits = may_split(unit), over = false;
-	if ((!splits && !pp_schedule_aware(&unit->resolved)) || unit->replans >= MOST_REPLANS || unit->given)
-		return false;
-	for (uint32_t r = 0; r < program->ranks; r++)
-		over |= program->rank[r].arena_bytes > arena_limit(unit, &program->rank[r]);
-	if (!over)
-		return false;
-	unit->order_headroom = pp_order_headroom(unit->arena, program, &unit->stages, unit->order_headroom);
-	if (pp_schedule_aware(&unit->resolved))
-		unit->headroom = unit->order_headroom;
-	else
-		raise_headroom(unit);
-	unit->replans++;
-	/* another order on the same split is sooner made than another split, and mostly enough */
-	bool keeps_split =
-	    !splits || (pp_schedule_aware(&unit->resolved) && unit->replans < MOST_REPLANS && leave_room(unit));
-	*from = keeps_split ? PP_PASS_schedule : PP_PASS_partition;
-	return true;
-}
-
 /* `schedule search` may choose the placement, which the spec then is resolved for. */
 static bool places_itself(struct pp_unit *unit)
 {
@@ -593,7 +527,7 @@ bool pp_compile(struct pp_unit *unit, enum pp_pass last, void (*after)(const str
 			i = PP_PASS_resolve - 1;
 		else if (i == PP_PASS_resolve && last > PP_PASS_resolve)
 			pp_split_contest(unit);
-		if (i == PP_PASS_plan && wants_another_round(unit, &from))
+		if (i == PP_PASS_plan && pp_rounds_again(unit, &from))
 			i = (unsigned)from - 1;
 	}
 	return true;

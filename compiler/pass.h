@@ -41,6 +41,7 @@ struct pp_unit {
 	const uint32_t *first; /* [stages + 1] */
 	const struct pp_schedule *given;
 	const char *instead;
+	struct pp_lean *lean; /* the build that needs least memory (lean.h); NULL: not asked for yet */
 	bool contestant;
 	double deviation; /* of the profile's stages from times of layers, as a share */
 	struct pp_program *program;

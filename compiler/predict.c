@@ -2,6 +2,8 @@
  * simulator and of the plan, which pipedump shows too; closed forms stand beside them where they hold. */
 #include "predict.h"
 
+#include "shortage.h"
+
 #include "ir/figures.h"
 #include "ir/grid.h"
 #include "ir/lifetime.h"
@@ -289,7 +291,9 @@ static void add_memory(struct predicting *p)
 	          planned);
 	add_outside(p);
 	add_bytes(p, "reserve", rank->reserve, "gpu.reserve", "what others need beside the arena", "spec");
-	add_bytes(p, "capacity", rank->capacity, "gpu.memory", "", "spec");
+	bool bounded = pp_shortage_is_bounded(p->unit);
+	add_bytes(p, "capacity", rank->capacity, bounded ? "memory <= of the schedule + gpu.reserve" : "gpu.memory", "",
+	          "spec");
 }
 
 /* ---- traffic --------------------------------------------------------------------------------- */

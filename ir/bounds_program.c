@@ -2,6 +2,7 @@
  * requires: a verified program.
  * ensures:  bounds that hold for `named` itself too, also where its plan exceeds the capacity. */
 #include "bounds_state.h"
+#include "capped.h"
 #include "lifetime.h"
 #include "order_program.h"
 #include "simulate.h"
@@ -29,6 +30,22 @@ static void look_at_rank(const struct pp_stream *stream, struct used *used)
 	}
 }
 
+/* Where a stage that recomputes is split too, its extras are those of the split form: a B of other orders needs what R
+ * makes only. */
+static uint64_t least_extra(const struct pp_program *program, const struct pp_stage *stage, uint64_t extra)
+{
+	if (!stage->recomputes || stage->body[PP_PHASE_I] == PP_NULL || stage->body[PP_PHASE_R] == PP_NULL)
+		return extra;
+	const struct pp_body *again = &program->bodies[stage->body[PP_PHASE_R]];
+	uint64_t bytes = 0;
+	for (uint32_t i = 0; i < again->reg_count; i++) {
+		const struct pp_reg *reg = &again->regs[i];
+		if (reg->base == PP_BASE_EXTRA)
+			bytes = pp_plus(bytes, pp_times(pp_times(reg->rows, reg->columns), pp_dtype_size[reg->dtype]));
+	}
+	return bytes < extra ? bytes : extra;
+}
+
 struct pp_order_bound pp_program_bound(struct pp_arena *arena, const struct pp_program *program,
                                        const struct pp_named_program *named)
 {
@@ -42,6 +59,7 @@ struct pp_order_bound pp_program_bound(struct pp_arena *arena, const struct pp_p
 	for (uint32_t s = 0; s < problem.stages; s++) {
 		stages[s] = problem.stage[s];
 		stages[s].recompute = used.apart ? 0 : stages[s].recompute;
+		stages[s].more_fused = least_extra(program, &program->stages[s], stages[s].more_fused);
 	}
 	problem.stage = stages;
 	problem.pair_permille = used.pairs ? problem.pair_permille : 1000;

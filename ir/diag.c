@@ -462,6 +462,41 @@ struct pp_first_error pp_diag_first_error(const struct pp_diag *diag)
 	return first;
 }
 
+struct pp_message *pp_diag_first_message(const struct pp_diag *diag)
+{
+	for (size_t i = 0; i < diag->count; i++)
+		if (diag->items[i]->severity == PP_ERROR)
+			return diag->items[i];
+	return NULL;
+}
+
+struct pp_diag *pp_diag_apart(const struct pp_diag *diag)
+{
+	struct pp_diag *apart = pp_diag_create(diag->arena, diag->sources);
+	apart->warnings_are_errors = diag->warnings_are_errors;
+	return apart;
+}
+
+void pp_diag_take(struct pp_diag *diag, struct pp_diag *apart)
+{
+	for (size_t i = 0; i < apart->count; i++) {
+		struct pp_message *message = apart->items[i];
+		bool warning = message->severity == PP_WARNING;
+		if (warning && pp_diag_said(diag, message->code, message->labels[0].span))
+			continue;
+		if (warning)
+			diag->warnings++;
+		else if (++diag->errors > MOST_ERRORS) {
+			diag->dropped++;
+			continue;
+		}
+		*PP_PUSH(diag->arena, &diag->items, &diag->count, &diag->capacity, struct pp_message *) = message;
+	}
+	diag->errors += apart->dropped;
+	diag->dropped += apart->dropped;
+	apart->count = 0;
+}
+
 void pp_diag_print(const struct pp_diag *diag, FILE *out, enum pp_diag_format format, bool color)
 {
 	for (size_t i = 0; i < diag->count; i++) {

@@ -65,6 +65,14 @@ struct pp_first_error {
 };
 struct pp_first_error pp_diag_first_error(const struct pp_diag *diag);
 
+/* That error itself, to add to it; NULL: there is none. */
+struct pp_message *pp_diag_first_message(const struct pp_diag *diag);
+
+/* A collector of its own with the same settings, for messages that are perhaps not to be seen; and what it holds, moved
+ * over. A warning about a span that was said before is dropped. */
+struct pp_diag *pp_diag_apart(const struct pp_diag *diag);
+void pp_diag_take(struct pp_diag *diag, struct pp_diag *apart);
+
 /* Print all messages in the order of report. JSON: one object per line with "schema": "pipec.diagnostic/1". */
 void pp_diag_print(const struct pp_diag *diag, FILE *out, enum pp_diag_format format, bool color);
 

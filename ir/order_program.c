@@ -73,21 +73,66 @@ struct pp_row *pp_order_rows_of(struct pp_arena *arena, const struct pp_program 
 
 /* ---- room ------------------------------------------------------------------------------------ */
 
-/* What a rank's plan takes beside what its order holds. */
-static void find_room(struct pp_arena *scratch, const struct pp_program *program,
-                      const struct pp_order_problem *problem, uint64_t *room)
+/* The workspace that a stage needs in the form of the backward that needs less; of a form that is not there only what
+ * the forward needs is known. */
+static uint64_t least_work(const struct pp_program *program, const struct pp_stage *stage, bool split)
 {
-	struct pp_order_times times;
-	const struct pp_named_program *train = pp_program_find(program, "train");
-	bool run = train && pp_order_run(scratch, problem, pp_order_rows_of(scratch, program, train), false, &times);
-	for (uint32_t rank = 0; rank < program->ranks; rank++) {
-		const struct pp_rank *memory = &program->rank[rank];
-		uint64_t others = memory->static_bytes;
-		if (run && memory->arena_bytes > times.rank[rank].peak && memory->arena_bytes - times.rank[rank].peak > others)
-			others = memory->arena_bytes - times.rank[rank].peak;
-		uint64_t taken = pp_plus(memory->reserve, others);
-		room[rank] = memory->capacity == 0 ? PP_ROOM_UNLIMITED
-		                                   : memory->capacity - (taken < memory->capacity ? taken : memory->capacity);
+	enum { FUSED = 1, SPLIT = 2 };
+	static const uint8_t forms[PP_PHASE_COUNT] = {[PP_PHASE_F] = FUSED | SPLIT,
+	                                              [PP_PHASE_B] = FUSED,
+	                                              [PP_PHASE_I] = SPLIT,
+	                                              [PP_PHASE_W] = SPLIT,
+	                                              [PP_PHASE_R] = FUSED | SPLIT};
+	uint64_t of_fused = 0, of_split = 0;
+	for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++) {
+		uint64_t bytes = stage->body[phase] == PP_NULL ? 0 : program->bodies[stage->body[phase]].work_bytes;
+		of_fused = forms[phase] & FUSED && bytes > of_fused ? bytes : of_fused;
+		of_split = forms[phase] & SPLIT && bytes > of_split ? bytes : of_split;
+	}
+	return split && of_split < of_fused ? of_split : of_fused;
+}
+
+uint64_t pp_order_passing_bytes(const struct pp_program *program, uint32_t s)
+{
+	uint64_t bytes = 0;
+	for (uint32_t border = s ? s - 1 : 0; border <= s && border + 1 < program->stage_count; border++) {
+		const struct pp_stage *from = &program->stages[border];
+		bytes = pp_plus(bytes, pp_aligned((uint64_t)from->out_count * pp_dtype_size[from->out_dtype]));
+	}
+	return bytes;
+}
+
+/* What any program of these stages takes of a rank beside what its order holds at its fullest: static slots, workspace,
+ * and the messages of the compute that begins then. Bodies that are not there are taken to need none. */
+static void find_room(struct pp_arena *scratch, const struct pp_program *program, uint64_t *room)
+{
+	uint64_t *work = PP_NEW_ARRAY(scratch, uint64_t, program->ranks),
+	         *passing = PP_NEW_ARRAY(scratch, uint64_t, program->ranks);
+	bool split = false;
+	for (uint32_t s = 0; s < program->stage_count; s++)
+		split |= program->stages[s].body[PP_PHASE_I] != PP_NULL;
+	for (uint32_t r = 0; r < program->ranks; r++)
+		passing[r] = UINT64_MAX;
+	for (uint32_t s = 0; s < program->stage_count; s++) {
+		const struct pp_stage *stage = &program->stages[s];
+		uint64_t least = least_work(program, stage, split), bytes = pp_order_passing_bytes(program, s);
+		work[stage->rank] = least > work[stage->rank] ? least : work[stage->rank];
+		passing[stage->rank] = bytes < passing[stage->rank] ? bytes : passing[stage->rank];
+	}
+	for (uint32_t r = 0; r < program->ranks; r++) {
+		const struct pp_rank *rank = &program->rank[r];
+		uint64_t taken = pp_plus(rank->reserve, work[r] ? pp_aligned(work[r]) : 0);
+		taken = pp_plus(taken, passing[r] == UINT64_MAX ? 0 : passing[r]);
+		for (uint32_t i = 0; i < rank->slot_count; i++) {
+			uint8_t class = rank->slots[i].class;
+			bool of_bodies = class == PP_SLOT_WORK || (class == PP_SLOT_SCRATCH && split);
+			if (pp_slot_is_static(class) && !of_bodies)
+				taken = pp_plus(taken, pp_aligned(rank->slots[i].bytes));
+		}
+		if (taken >= PP_ALIGN) /* the last slot of a text may end unaligned */
+			taken -= PP_ALIGN - 1;
+		room[r] = rank->capacity == 0 ? PP_ROOM_UNLIMITED
+		                              : rank->capacity - (taken < rank->capacity ? taken : rank->capacity);
 	}
 }
 
@@ -119,9 +164,7 @@ struct pp_order_problem *pp_order_of_program(struct pp_arena *arena, const struc
 	                                     .room = room,
 	                                     .pair_permille = program->cost.pair_permille,
 	                                     .queued = true};
-	for (uint32_t rank = 0; rank < program->ranks; rank++)
-		room[rank] = PP_ROOM_UNLIMITED;
-	find_room(scratch, program, problem, room);
+	find_room(scratch, program, room);
 	pp_arena_destroy(scratch);
 	return problem;
 }

@@ -6,10 +6,13 @@
 #include "program.h"
 
 /* The costs of a program. Hops are latency + bytes / bandwidth of the channel, `held` the bytes of a stash, bytes
- * besides are what a backward keeps for a short time; `room` is the capacity without the reserve, static bytes and all
- * else (messages, workspace, padding) that the plan of `train` takes beside its stashes. Without a plan: without the
- * reserve and static bytes. */
+ * besides are what a backward keeps for a short time; `room` is what no program of these stages leaves more than: the
+ * capacity without the reserve, static slots, the least workspace, and the messages of one compute. */
 struct pp_order_problem *pp_order_of_program(struct pp_arena *arena, const struct pp_program *program);
+
+/* What a compute of a stage takes in and gives out, as slots: forward and backward messages over a border look alike.
+ */
+uint64_t pp_order_passing_bytes(const struct pp_program *program, uint32_t stage);
 
 /* The order of the computes of `named`, [ranks]. */
 struct pp_row *pp_order_rows_of(struct pp_arena *arena, const struct pp_program *program,

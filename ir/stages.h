@@ -70,6 +70,7 @@ struct pp_stages {
 	uint32_t count;
 	uint64_t bottleneck, bound; /* largest rank load (F + R + B of one microbatch, ns), and what no split goes below */
 	uint64_t *rank_bytes; /* [ranks]: static bytes, stashes and extras in flight, as the memory caps counted them */
+	bool over;            /* some rank is over its memory, as counted there */
 	bool exact;           /* the split is proven best for its `balance` */
 	const struct pp_joint_report *joint; /* NULL: the split was not judged by its makespan */
 };

@@ -134,7 +134,7 @@ static const char *try_room(struct trial *trial, const struct pp_order_problem *
 		bool finished = finishes(trial, &time);
 		trial->rules->more_room = 0;
 		if (finished)
-			return pp_arena_printf(trial->arena, "with %s more memory on every rank it ends after %s",
+			return pp_arena_printf(trial->arena, "with %s more room for stashes on every rank it ends after %s",
 			                       pp_show_bytes(trial->arena, pp_times(more, step)), time_text(trial, time));
 	}
 	return NULL;

@@ -151,7 +151,7 @@ static struct pp_message *report_other(struct pp_arena *arena, struct pp_rules *
                                        const struct pp_rows_input *input, const struct held *held, const char *what)
 {
 	if (!held->unlisted)
-		return pp_error(rules->diag, "E0630", input->place, "%s, and takes %s more than the memory of the rank", what,
+		return pp_error(rules->diag, "E0630", input->place, "%s, and takes %s more than the room for stashes", what,
 		                pp_show_bytes(arena, held->candidate.over));
 	const struct pp_stmt *last = rules->preferences[rules->preference_count - 1].stmt;
 	if (!held->turn)

@@ -8,6 +8,7 @@
 #include "compiler/rows.h"
 #include "ir/figures.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -154,17 +155,21 @@ static void report_infeasible(struct pp_arena *arena, const struct pp_spec *spec
 		         "a step would take more than 2^52 ns (52 days): too long to search");
 		return;
 	}
-	uint64_t room = problem->room[report->tight_rank], lacking = report->least_room - room;
-	struct pp_message *message = pp_error(
-	    diag, "E0640", spec->schedule_span,
-	    "no order fits the memory: rank %" PRIu32 " needs %s for activations, there are %s", report->tight_rank,
-	    pp_show_bytes_beside(arena, report->least_room, room), pp_show_bytes_beside(arena, room, report->least_room));
-	pp_note(message, "that is one microbatch at a time on all of its stages, beside weights, gradients, moments, "
-	                 "messages and workspace");
-	if (spec->schedule_memory)
-		pp_help(message, "allow %s more: `memory <= %" PRIu64 "B`", pp_show_bytes(arena, lacking),
-		        spec->schedule_memory + lacking);
-	else
+	uint64_t room = (problem->most_room ? problem->most_room : problem->room)[report->tight_rank];
+	bool certain = report->least_room > room;
+	if (!certain)
+		room = problem->room[report->tight_rank];
+	struct pp_message *message =
+	    pp_error(diag, "E0640", spec->schedule_span,
+	             "no order %s the memory: rank %" PRIu32 " needs %s for stashes, there are %s%s",
+	             certain ? "fits" : "was found that fits", report->tight_rank,
+	             pp_show_bytes_beside(arena, report->least_room, room),
+	             pp_show_bytes_beside(arena, room, report->least_room), certain ? " at most" : "");
+	pp_note(message,
+	        "that is one microbatch at a time on all of its stages, beside weights, gradients, moments, "
+	        "messages and workspace%s",
+	        spec->stages.split || spec->stages.balance == PP_BALANCE_EVEN ? "" : ", on this split of the layers");
+	if (!spec->schedule_memory)
 		pp_help(message, "use more ranks, a smaller microbatch, or `recompute = full` in `train`");
 }
 
@@ -237,6 +242,27 @@ void pp_search_remind(struct pp_arena *arena, const struct pp_resolved *resolved
 	if (spec->seek.start && starts.count)
 		warn_of_start(arena, spec, problem, starts.items[0].rows, diag);
 	warn_of_timeout(spec, schedule->search, diag);
+}
+
+void pp_search_adopt(struct pp_arena *arena, const struct pp_resolved *resolved, const struct pp_order_problem *problem,
+                     struct pp_schedule *schedule)
+{
+	struct pp_search_report *report = PP_NEW(arena, struct pp_search_report);
+	struct pp_arena *scratch = pp_arena_scratch(arena);
+	bool span = resolved->spec.seek.objective == PP_SEEK_SPAN;
+	struct pp_order_times times;
+	bool runs = pp_order_run(scratch, problem, schedule->rows, false, &times);
+	assert(runs);
+	(void)runs;
+	*report = (struct pp_search_report){.bound = pp_order_bound(arena, problem, false),
+	                                    .value = span ? times.longest_span : times.makespan,
+	                                    .start = "one microbatch at a time"};
+	report->stopped = report->value <= (span ? report->bound.span : report->bound.makespan) ? "optimal" : "memory";
+	for (uint32_t r = 0; r < problem->ranks; r++)
+		report->held = times.rank[r].peak > report->held ? times.rank[r].peak : report->held;
+	report->held_fastest = report->held;
+	schedule->search = report;
+	pp_arena_destroy(scratch);
 }
 
 static uint64_t bound_of(const struct pp_resolved *resolved, const struct pp_search_report *report)

@@ -20,6 +20,10 @@ bool pp_search_make(struct pp_arena *arena, const struct pp_resolved *resolved, 
 void pp_search_remind(struct pp_arena *arena, const struct pp_resolved *resolved, struct pp_sources *sources,
                       struct pp_diag *diag, const struct pp_order_problem *problem, const struct pp_schedule *schedule);
 
+/* Give an order of one microbatch at a time the report of a search that found no other within the memory. */
+void pp_search_adopt(struct pp_arena *arena, const struct pp_resolved *resolved, const struct pp_order_problem *problem,
+                     struct pp_schedule *schedule);
+
 /* "search: makespan 120 us, bound 115 us, gap 4.3 %; from zb_v; 31.0 M actions evaluated; stopped by effort".
  * `sim`: of the built program, data moving on its own. Where it takes longer than its order, since a channel was
  * full, the line says so; "stopped by proof" is said only where the program itself meets the bound. */

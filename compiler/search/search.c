@@ -277,13 +277,14 @@ static bool seek(struct pp_arena *arena, struct search *s, struct pp_row *rows, 
 		struct pp_contest *contest = solve(s, report);
 		if (contest)
 			report->effort += *contest->packed->effort;
+		if (contest && s->fused != s->options->fused) /* its bound is of one form of backward only */
+			contest->bounds = pp_order_bound(s->arena, s->problem, s->options->fused);
+		uint64_t bound = !contest ? 0 : contest->packed->span ? contest->bounds.span : contest->bounds.makespan;
 		if (contest && contest->best[0].value < report->value) {
 			report->value = contest->best[0].value;
 			report->start = contest->best[0].name;
 			report->bound = keep_bound(arena, &contest->bounds);
-			report->stopped = contest->best[0].value <= contest->bound ? "optimal"
-			                  : contest->late                          ? "timeout"
-			                                                           : "effort";
+			report->stopped = contest->best[0].value <= bound ? "optimal" : contest->late ? "timeout" : "effort";
 			pp_packed_write(arena, contest->packed, contest->best[0].order, rows);
 		}
 		pp_arena_destroy(s->arena);

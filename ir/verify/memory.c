@@ -258,7 +258,7 @@ static const char *contents(struct pp_arena *arena, const struct pp_rank *rank)
 }
 
 /* Most forwards of the first program whose backward is still to come, and the instruction that makes it so many. */
-static uint32_t most_in_flight(const struct pp_program *program, uint32_t r, uint32_t *at)
+static uint32_t most_stashes(const struct pp_program *program, uint32_t r, uint32_t *at)
 {
 	uint32_t now = 0, most = 0;
 	const struct pp_stream *stream = &program->programs[0].streams[r];
@@ -284,16 +284,15 @@ static bool fits(const struct pp_program *program, uint32_t r, struct pp_arena *
 	                                      pp_show_bytes_beside(scratch, rank->arena_bytes, usable),
 	                                      pp_show_bytes_beside(scratch, usable, rank->arena_bytes),
 	                                      pp_show_bytes(scratch, rank->arena_bytes - usable));
-	uint32_t at = 0, most = program->program_count ? most_in_flight(program, r, &at) : 0;
+	uint32_t at = 0, most = program->program_count ? most_stashes(program, r, &at) : 0;
 	pp_note(message, "%s", contents(scratch, rank));
 	if (most)
-		pp_note(message, "at most %" PRIu32 " forwards in flight, from instruction %" PRIu32 " on", most, at);
+		pp_note(message, "at most %" PRIu32 " stashes at once, from instruction %" PRIu32 " on", most, at);
 	if (rank->reserve)
 		pp_note(message, "the device has %s, of which %s are reserved", pp_show_bytes(scratch, rank->capacity),
 		        pp_show_bytes(scratch, rank->reserve));
-	pp_help(
-	    message,
-	    "use more stages or tensor parallelism, a smaller microbatch, or a schedule with fewer microbatches in flight");
+	pp_help(message,
+	        "use more stages or tensor parallelism, a smaller microbatch, or a schedule with fewer stashes at once");
 	return false;
 }
 

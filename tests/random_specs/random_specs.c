@@ -4,7 +4,9 @@
  *     random_specs [--from=N] [--count=N]     seeds N, N + 1, …; what went wrong, and sums
  *     random_specs --list …                   besides, what became of each
  *     random_specs --quick …                  few of the searches, which take longest
- *     random_specs --print=SEED [--train]     the text of one; --train: of one that can be trained */
+ *     random_specs --advice …                 bounds on memory, smaller and larger: what a refusal says to be enough
+ * is, and what fits in little memory fits in more random_specs --print=SEED [--train]     the text of one; --train: of
+ * one that can be trained */
 #include "draw.h"
 
 #include "compiler/library.h"
@@ -22,6 +24,7 @@ enum { CODES_MAX = 32 };
 struct tally {
 	bool list;
 	uint64_t specs, built, bounded, kept, exact, failures;
+	uint64_t advised;             /* refusals that named what is enough */
 	const char *codes[CODES_MAX]; /* of refusals */
 	uint64_t refusals[CODES_MAX];
 	struct {
@@ -244,6 +247,81 @@ static void try_spec(uint64_t seed, struct tally *tally)
 	pp_arena_destroy(arena);
 }
 
+/* ---- bounds that are too small --------------------------------------------------------------- */
+
+/* What the first message that says so calls enough; 0: none does. */
+static uint64_t advice_of(const struct pp_diag *diag)
+{
+	static const char *const forms[] = {"`memory <= ", "`gpu { memory = "};
+	char *text = NULL;
+	size_t length = 0;
+	uint64_t bytes = 0;
+	FILE *out = open_memstream(&text, &length);
+	pp_diag_print(diag, out, PP_DIAG_HUMAN, false);
+	fclose(out);
+	for (size_t i = 0; i < 2 && bytes == 0; i++) {
+		const char *at = strstr(text, forms[i]);
+		if (at && sscanf(at + strlen(forms[i]), "%" SCNu64 "B", &bytes) != 1)
+			bytes = 0;
+	}
+	free(text);
+	return bytes;
+}
+
+/* Whether the spec is built under a bound, and then within it. */
+static bool builds(uint64_t seed, const struct draw *draw, uint64_t bound, struct tally *tally, uint64_t *advice)
+{
+	struct pp_arena *arena = pp_arena_create(NULL);
+	struct pp_unit unit;
+	bool built = compile(arena, draw, bound, &unit);
+	tally->bounded++;
+	tally->kept += built;
+	*advice = built ? 0 : advice_of(unit.diag);
+	if (built && most_bytes(unit.program) > bound)
+		fail_at(tally, seed, draw, "above its bound on memory", &unit);
+	pp_arena_destroy(arena);
+	return built;
+}
+
+static void fail_under(struct tally *tally, uint64_t seed, const struct draw *draw, const char *what, uint64_t bound,
+                       uint64_t other)
+{
+	printf("seed %" PRIu64 " (%s, p %" PRIu32 ", m %" PRIu32 "): %s (%" PRIu64 ", %" PRIu64 ")\n", seed,
+	       draw->policy->name, draw->p, draw->m, what, bound, other);
+	tally->failures++;
+}
+
+static void try_bounds(uint64_t seed, struct tally *tally)
+{
+	static const uint64_t permille[] = {300, 500, 700, 850, 950, 1000, 1010, 1070};
+	struct draw draw = draw_begin(seed, false);
+	struct pp_arena *arena = pp_arena_create(NULL);
+	struct pp_unit unit;
+	current = (sig_atomic_t)seed;
+	uint64_t full = compile(arena, &draw, 0, &unit) ? most_bytes(unit.program) : 0, least = 0, advice, again;
+	pp_arena_destroy(arena);
+	tally->specs++;
+	tally->built += full > 0;
+	for (size_t i = 0; full && i < sizeof permille / sizeof *permille; i++) {
+		uint64_t bound = full / 1000 * permille[i] + 1;
+		if (builds(seed, &draw, bound, tally, &advice)) {
+			least = least && least < bound ? least : bound;
+			continue;
+		}
+		if (least && least < bound)
+			fail_under(tally, seed, &draw, "refused though less memory was enough", bound, least);
+		if (advice == 0)
+			fail_under(tally, seed, &draw, "refused without saying what is enough", bound, 0);
+		if (advice == 0)
+			continue;
+		tally->advised++;
+		if (!builds(seed, &draw, advice, tally, &again))
+			fail_under(tally, seed, &draw, "what was called enough is not", bound, advice);
+		least = least && least < advice ? least : advice;
+		full = advice > full ? advice : full;
+	}
+}
+
 static void print_tally(const struct tally *tally)
 {
 	for (size_t i = 0; i < pp_policy_count; i++)
@@ -255,13 +333,15 @@ static void print_tally(const struct tally *tally)
 	       tally->specs, tally->built, tally->exact, tally->bounded, tally->kept);
 	for (size_t i = 0; i < CODES_MAX && tally->codes[i]; i++)
 		printf(" %s %" PRIu64, tally->codes[i], tally->refusals[i]);
+	if (tally->advised)
+		printf("; %" PRIu64 " told what is enough", tally->advised);
 	printf("; %" PRIu64 " failures\n", tally->failures);
 }
 
 int main(int argc, char **argv)
 {
 	uint64_t from = 1, count = 100, seed = 0;
-	bool print = false, trains = false, list = false, quick = false;
+	bool print = false, trains = false, list = false, quick = false, advice = false;
 	for (int i = 1; i < argc; i++) {
 		if (sscanf(argv[i], "--from=%" SCNu64, &from) == 1 || sscanf(argv[i], "--count=%" SCNu64, &count) == 1)
 			continue;
@@ -273,6 +353,8 @@ int main(int argc, char **argv)
 			list = true;
 		else if (strcmp(argv[i], "--quick") == 0)
 			quick = true;
+		else if (strcmp(argv[i], "--advice") == 0)
+			advice = true;
 		else
 			return fprintf(stderr, "random_specs: unknown option %s\n", argv[i]), 2;
 	}
@@ -286,7 +368,7 @@ int main(int argc, char **argv)
 	signal(SIGSEGV, crashed);
 	for (uint64_t i = 0; i < count; i++)
 		if (!quick || (from + i) % 64 == 0 || strcmp(draw_begin(from + i, false).policy->name, "search") != 0)
-			try_spec(from + i, &tally);
+			(advice ? try_bounds : try_spec)(from + i, &tally);
 	print_tally(&tally);
 	for (size_t i = 0; i < CODES_MAX; i++)
 		free((char *)(uintptr_t)tally.codes[i]);

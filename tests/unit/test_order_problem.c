@@ -2,6 +2,7 @@
  * from the first forward on, whatever the policy, the links and the costs of the layers. */
 #include "compiler/library.h"
 #include "compiler/order_problem.h"
+#include "compiler/memory_floor.h"
 #include "compiler/pass.h"
 #include "compiler/policy.h"
 #include "compiler/schedule_make.h"
@@ -15,7 +16,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-enum { MOST_SETS = 8 };
+enum { MOST_SETS = 8, MOST_WAITING = 12 };
 
 static struct pp_unit make(struct pp_arena *arena, const char *text, const char *const *sets, const char *schedule)
 {
@@ -83,12 +84,23 @@ static void assert_same_stages(const struct pp_order_problem *a, const struct pp
 	}
 }
 
+static uint64_t largest_message(const struct pp_program *program)
+{
+	uint64_t most = 0;
+	for (uint32_t s = 0; s < program->stage_count; s++) {
+		uint64_t bytes = pp_aligned(4 * (uint64_t)program->stages[s].out_count);
+		most = bytes > most ? bytes : most;
+	}
+	return most;
+}
+
 static void check(const char *text, const char *const *sets, const char *schedule)
 {
 	struct pp_arena *arena = pp_arena_create(NULL);
 	struct pp_unit unit = make(arena, text, sets, schedule);
 	struct pp_order_times times;
 	compile(&unit);
+	const uint64_t *floor = pp_memory_floor(arena, &unit), message = largest_message(unit.program);
 	const struct pp_order_problem *before = pp_order_of_stages(arena, &unit.resolved.spec, unit.schedule.stage_rank,
 	                                                           &unit.stages, NULL, 0),
 	                              *after = pp_order_of_program(arena, unit.program);
@@ -100,8 +112,10 @@ static void check(const char *text, const char *const *sets, const char *schedul
 	for (uint32_t r = 0; r < before->ranks; r++) {
 		assert_int_equal(times.rank[r].busy, unit.sim.rank[r].busy);
 		assert_int_equal(times.rank[r].peak_stashes, unit.sim.rank[r].peak_stashes);
-		assert_true(times.rank[r].peak < unit.program->rank[r].arena_bytes);
-		/* what the plan takes besides leaves exactly this order's room in the arena it got */
+		/* what any order takes besides is no more than what this one does */
+		assert_true(floor[r] + times.rank[r].peak <= unit.program->rank[r].arena_bytes);
+		/* and all that is not sure is where messages wait */
+		assert_true(unit.program->rank[r].arena_bytes <= floor[r] + times.rank[r].peak + MOST_WAITING * message);
 		assert_true(after->room[r] >= times.rank[r].peak);
 	}
 	pp_arena_destroy(arena);
@@ -159,7 +173,7 @@ static void room(void **state)
 	uint64_t *found = pp_order_headroom(arena, unit.program, &unit.stages, NULL);
 	const struct pp_order_problem *after = pp_order_of_program(arena, unit.program);
 	for (uint32_t r = 0; r < 4; r++)
-		assert_int_equal(after->room[r], (1 << 20) - 1024 - found[r] - unit.stages.items[r].static_bytes);
+		assert_true(after->room[r] >= (1 << 20) - 1024 - found[r] - unit.stages.items[r].static_bytes);
 	uint64_t before[4] = {1 << 20, 0, 0, 0};
 	assert_int_equal(pp_order_headroom(arena, unit.program, &unit.stages, before)[0], 1 << 20);
 	assert_int_equal(pp_order_headroom(arena, unit.program, &unit.stages, before)[1], found[1]);

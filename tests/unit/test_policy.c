@@ -188,7 +188,7 @@ static void stuck_on_the_room(void **state)
 	assert_string_equal(
 	    expanded_messages(&x, PP_DIAG_HUMAN),
 	    "error[E0630]: `mine` is stuck at 90ns: rank 0 has F.1 of microbatch 0 ready, and takes 1.0 KiB more than the "
-	    "memory of the rank\n"
+	    "room for stashes\n"
 	    "  --> x.pipe:1:1\n"
 	    " 1 | schedule mine { policy { prefer F.1 > F.0 > I > W } }\n"
 	    "   | ^^^^^^^^\n"
@@ -196,7 +196,7 @@ static void stuck_on_the_room(void **state)
 	    "   = note: ready and held back: rank 0: F.0 of microbatch 6; rank 0: F.1 of microbatch 0; rank 1: F.0 of "
 	    "microbatch 5; rank 1: F.1 of microbatch 1; …\n"
 	    "   = help: with `limit F.0 - W.0 <= 5` besides it ends after 530ns\n"
-	    "   = help: with 2.0 KiB more memory on every rank it ends after 510ns\n");
+	    "   = help: with 2.0 KiB more room for stashes on every rank it ends after 510ns\n");
 	expanded_free(&x);
 	x = run_schedule("policy { prefer F.1 > F.0 > I > W }", shape, costs, NULL, true);
 	assert_int_equal(pp_diag_errors(x.diag), 1); /* a draft has no advice */

@@ -95,7 +95,7 @@ static void messages_queue(void **state)
 	    "search: activations of the fullest rank 293.2 KiB, 391.0 KiB for the fastest order; at most 5 % slower\n",
 	    "{\"search\": {\"objective\": \"memory\", \"place\": \"loop\", \"vpp\": 1, \"seed\": 1, \"value\": 46088, "
 	    "\"simulated\": 46088, \"bound\": 46088, \"gap\": 0, \"held_bytes\": 300288, \"held_bytes_of_fastest\": "
-	    "400384, \"start\": \"list scheduler\", \"effort\": 1620, \"stopped\": \"optimal\", \"proven\": true}}");
+	    "400384, \"start\": \"list scheduler\", \"effort\": 25920, \"stopped\": \"optimal\", \"proven\": true}}");
 }
 
 static void messages_do_not_queue(void **state)
@@ -108,7 +108,7 @@ static void messages_do_not_queue(void **state)
 	     "{\"search\": {\"objective\": \"memory\", \"place\": \"loop\", \"vpp\": 1, \"seed\": 1, \"value\": 14020, "
 	     "\"simulated\": 14020"
 	     ", \"bound\": 14020, \"gap\": 0, \"held_bytes\": 300288, \"held_bytes_of_fastest\": 300288, \"start\": "
-	     "\"1f1b\", \"effort\": 25668, \"stopped\": \"optimal\", "
+	     "\"1f1b\", \"effort\": 30708, \"stopped\": \"optimal\", "
 	     "\"proven\": true}}");
 }
 
