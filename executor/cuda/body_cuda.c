@@ -1,6 +1,8 @@
 /* Bodies on a GPU: a table indexed by op, as on the CPU. Requires a verified program whose products are planned. */
 #include "body_cuda.h"
 
+#include "fuse_cuda.h"
+
 static const struct pp_cuda_body *with(const struct frame *f)
 {
 	return f->context;
@@ -42,6 +44,18 @@ static bool run_norm(const struct frame *f)
 	pp_cuda_norm(stream(f), type(f, X), norm_rows(f, X, GAMMA), shape(f, GAMMA)->rows, f->instr->imm[0], at(f, X),
 	             at(f, GAMMA), at(f, BETA), at(f, Y), at(f, MEAN), at(f, RSTD));
 	return true;
+}
+
+/* The frame stands at the add. */
+static void run_add_norm(const struct frame *add, const struct pp_body_instr *instr)
+{
+	enum { A, B, SUM };
+	enum { X, GAMMA, BETA, Y, MEAN, RSTD };
+	struct frame of_norm = *add;
+	of_norm.instr = instr;
+	const struct frame *f = &of_norm;
+	pp_cuda_add_norm(stream(f), type(f, X), norm_rows(f, X, GAMMA), shape(f, GAMMA)->rows, f->instr->imm[0], at(add, A),
+	                 at(add, B), at(add, SUM), at(f, GAMMA), at(f, BETA), at(f, Y), at(f, MEAN), at(f, RSTD));
 }
 
 static bool run_norm_dx(const struct frame *f)
@@ -324,7 +338,9 @@ bool pp_cuda_run_body(const struct pp_cuda_body *body, const struct pp_bound_cal
 	struct frame frame = {.call = call, .context = (void *)(uintptr_t)body};
 	for (uint32_t i = first; i < end; i++) {
 		frame.instr = &call->body->items[i];
-		if (!run[frame.instr->op](&frame))
+		if (i + 1 < end && pp_cuda_fuses_add_norm(call->body, i))
+			run_add_norm(&frame, &call->body->items[++i]);
+		else if (!run[frame.instr->op](&frame))
 			return false;
 	}
 	return true;

@@ -31,6 +31,7 @@ namespace
 {
 
 enum { THREADS = 1024, WARP = 32, WARPS = THREADS / WARP };
+enum : uint64_t { SPARE = 256 << 10 }; /* below the lowest stack, so that one that is too small can be reported */
 enum : uint64_t { STATIC_LIMIT = 48 << 10, SHARED_LIMIT = 227 << 10, CANARY = 0x7a5c3e91d2b64f08 };
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum : uint64_t { STACK = 256 << 10 };
@@ -159,17 +160,21 @@ struct crew {
 	crew()
 	{
 		memset(static_cast<void *>(this), 0, sizeof *this);
-		void *memory =
-		    mmap(NULL, THREADS * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		void *memory = mmap(NULL, SPARE + THREADS * STACK, PROT_READ | PROT_WRITE,
+		                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 		if (memory == MAP_FAILED)
 			stop("any", "no address space for the stacks of its threads");
 		stacks = static_cast<unsigned char *>(memory);
 		for (uint32_t i = 0; i < THREADS; i++)
-			fibers[i].stack = stacks + i * STACK;
+			fibers[i].stack = stacks + SPARE + i * STACK;
 	}
 	~crew()
 	{
-		munmap(stacks, THREADS * STACK);
+#if defined(__SANITIZE_THREAD__)
+		for (uint32_t i = 0; i < THREADS && fibers[i].sanitizer; i++)
+			__tsan_destroy_fiber(fibers[i].sanitizer);
+#endif
+		munmap(stacks, SPARE + THREADS * STACK);
 	}
 	crew(const crew &) = delete;
 	crew &operator=(const crew &) = delete;
@@ -417,15 +422,14 @@ void run_fibers(struct crew *crew, const struct grid *grid, uint64_t block)
 			here = &fiber->place;
 			switch_to(&crew->scheduler, fiber, false);
 			moved = true;
+			if (memcmp(fiber->stack, &intact, sizeof intact) != 0)
+				stop(grid->name, "a thread needed more stack than the emulation gives it");
 			if (fiber->wait == ENDED || fiber->wait == BLOCK_BARRIER)
 				release_block(crew);
 		}
 		if (!moved)
 			explain(crew);
 	}
-	for (uint32_t i = 0; i < crew->count; i++)
-		if (memcmp(crew->fibers[i].stack, &intact, sizeof intact) != 0)
-			stop(grid->name, "a thread needed more stack than the emulation gives it");
 }
 
 void run_plain(const struct grid *grid, uint64_t block, void (*kernel)(void *), void *arguments)

@@ -59,21 +59,26 @@ static void check_norm(struct ops *ops, const void *shape)
 	expect_norm(ops, c, &o, y, mean, rstd);
 }
 
-/* In place: the sum takes the place of its second operand. */
+/* In place: the sum takes the place of its second operand. The bits are those of a sum, then a norm. */
 static void check_add_norm(struct ops *ops, const void *shape)
 {
 	const struct norm_case *c = shape;
 	struct operands o = operands_of(ops, c);
 	double *plus = ops_values(ops, ops->element, o.count);
 	void *a = ops_give(ops, ops->element, o.count, o.x), *b = ops_give(ops, ops->element, o.count, plus);
+	void *gamma = ops_give(ops, ops->element, c->columns, o.gamma);
+	void *beta = o.beta ? ops_give(ops, ops->element, c->columns, o.beta) : NULL;
 	pp_cpu_add(o.count, o.x, plus, plus);
 	ops_round(ops->element, o.count, plus);
 	pp_cpu_norm(c->rows, c->columns, c->rms, plus, o.gamma, o.beta, o.y, o.mean, o.rstd);
-	void *y = ops_room(ops, ops->element, o.count);
+	void *sum = ops_room(ops, ops->element, o.count), *y = ops_room(ops, ops->element, o.count);
+	void *y_apart = ops_room(ops, ops->element, o.count);
 	float *mean = c->rms ? NULL : ops_room(ops, OPS_F32, c->rows), *rstd = ops_room(ops, OPS_F32, c->rows);
-	pp_cuda_add_norm(ops->stream, ops->type, c->rows, c->columns, c->rms, a, b, b,
-	                 ops_give(ops, ops->element, c->columns, o.gamma),
-	                 o.beta ? ops_give(ops, ops->element, c->columns, o.beta) : NULL, y, mean, rstd);
+	pp_cuda_add(ops->stream, ops->type, o.count, a, b, sum);
+	pp_cuda_norm(ops->stream, ops->type, c->rows, c->columns, c->rms, sum, gamma, beta, y_apart, mean, rstd);
+	pp_cuda_add_norm(ops->stream, ops->type, c->rows, c->columns, c->rms, a, b, b, gamma, beta, y, mean, rstd);
+	ops_expect_same(ops, "sum", ops->element, o.count, b, sum);
+	ops_expect_same(ops, "y", ops->element, o.count, y, y_apart);
 	ops_expect_equal(ops, "sum", ops->element, o.count, b, plus);
 	expect_norm(ops, c, &o, y, mean, rstd);
 }

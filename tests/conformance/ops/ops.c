@@ -256,14 +256,30 @@ static void compare_rounds(struct ops *ops, const char *what, const unsigned cha
 	memory->result_at += bytes;
 }
 
-static void expect(struct ops *ops, const char *what, enum ops_element element, size_t count, const void *device,
-                   const double *expected, bool equal)
+static unsigned char *download(struct ops *ops, const char *what, size_t bytes, const void *device)
 {
-	size_t bytes = count * bytes_of[element];
 	unsigned char *got = mirrored(ops, device);
 	sync(ops, what);
 	must(cudaMemcpyAsync(got, device, bytes, cudaMemcpyDeviceToHost, ops->stream), what);
 	sync(ops, what);
+	return got;
+}
+
+void ops_expect_same(struct ops *ops, const char *what, enum ops_element element, size_t count, const void *a,
+                     const void *b)
+{
+	size_t bytes = count * bytes_of[element];
+	if (memcmp(download(ops, what, bytes, a), download(ops, what, bytes, b), bytes) == 0 || ops->memory->failed)
+		return;
+	printf("  %s: %s differs in its bits\n", ops->memory->name, what);
+	ops->memory->failed = true;
+}
+
+static void expect(struct ops *ops, const char *what, enum ops_element element, size_t count, const void *device,
+                   const double *expected, bool equal)
+{
+	size_t bytes = count * bytes_of[element];
+	unsigned char *got = download(ops, what, bytes, device);
 	double largest = 0;
 	for (size_t i = 0; i < count; i++)
 		largest = isfinite(expected[i]) ? fmax(largest, fabs(expected[i])) : largest;

@@ -64,6 +64,10 @@ void ops_expect(struct ops *ops, const char *what, enum ops_element element, siz
 void ops_expect_equal(struct ops *ops, const char *what, enum ops_element element, size_t count, const void *device,
                       const double *expected);
 
+/* Two arrays of the device with the same bits. */
+void ops_expect_same(struct ops *ops, const char *what, enum ops_element element, size_t count, const void *a,
+                     const void *b);
+
 /* ---- the cases, one file each ------------------------------------------------------------------ */
 
 void ops_embed(struct ops *ops);
