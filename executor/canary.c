@@ -169,8 +169,8 @@ static void mark_stream(struct pp_canary *canary, const struct pp_stream *stream
 	}
 }
 
-/* Static slots are exactly as long as what they hold, except for workspace and scratch. Returns the workspace's slot.
- */
+/* Static slots are exactly as long as what they hold, except for the workspace and for scratch, which kernels of a GPU
+ * use as they need it and the CPU not at all. Returns the workspace's slot. */
 static uint32_t mark_static(struct pp_canary *canary)
 {
 	uint32_t work = PP_NULL;
@@ -180,6 +180,10 @@ static uint32_t mark_static(struct pp_canary *canary)
 			work = i;
 		else if (slot->class != PP_SLOT_SCRATCH && pp_slot_is_static((enum pp_slot_class)slot->class))
 			mark_range(canary->contents, slot->offset, slot->bytes);
+		if (slot->class == PP_SLOT_SCRATCH && canary->interp->device_ops->own_memory) {
+			mark_range(canary->contents, slot->offset, slot->bytes);
+			mark_range(canary->initialised, slot->offset, slot->bytes);
+		}
 		if (slot->class == PP_SLOT_WEIGHT || slot->class == PP_SLOT_MOMENT || slot->class == PP_SLOT_MASTER)
 			mark_range(canary->initialised, slot->offset, slot->bytes);
 	}

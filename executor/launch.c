@@ -83,8 +83,10 @@ void pp_launch_choose_device(struct pp_launch *launch, const struct pp_program *
 {
 	if (launch->device)
 		return;
+	struct pp_status status;
 	bool planned = program->ranks && program->rank[0].sms;
-	launch->device = planned && launch->gpu && launch->gpu->present(apart) ? launch->gpu : &pp_device_cpu;
+	const struct pp_device_ops *gpu = planned && launch->gpu ? launch->gpu(&status) : NULL;
+	launch->device = gpu && gpu->present(apart) ? gpu : &pp_device_cpu;
 }
 
 int pp_launch_failed(const struct pp_loaded *loaded, const struct pp_status *status, bool print)

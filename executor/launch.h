@@ -10,8 +10,8 @@
 struct pp_launch {
 	struct pp_arena *arena;
 	const char *path;
-	const struct pp_device_ops *device; /* as asked; NULL until pp_launch_choose_device */
-	const struct pp_device_ops *gpu;    /* of this piperun, or NULL: built without */
+	const struct pp_device_ops *device;                           /* as asked; NULL until pp_launch_choose_device */
+	const struct pp_device_ops *(*gpu)(struct pp_status *status); /* the GPU's, or NULL and why there is none */
 	struct pp_transport_options transport;
 	enum pp_layout queues; /* of posts */
 	enum pp_link_choice link;

@@ -10,6 +10,8 @@
 
 #ifdef PP_HAVE_CUDA
 #include "cuda/device_cuda.h"
+#else
+#include "gpu_library.h"
 #endif
 
 enum { TRANSPORT_AUTO, TRANSPORT_LOOP, TRANSPORT_MPI };
@@ -91,11 +93,16 @@ static const struct pp_option table[] = {
     {"quiet", 'q', PP_OPTION_FLAG, NULL, offsetof(struct arguments, quiet), "no log lines", 0, 0, 0},
 };
 
+/* Linked in, as in tests; or a library that is loaded when it is wanted. */
+static const struct pp_device_ops *gpu_device(struct pp_status *status)
+{
 #ifdef PP_HAVE_CUDA
-static const struct pp_device_ops *const device_cuda = &pp_device_cuda;
+	(void)status;
+	return &pp_device_cuda;
 #else
-static const struct pp_device_ops *const device_cuda = NULL;
+	return pp_gpu_library(status);
 #endif
+}
 
 enum { TABLE_COUNT = sizeof table / sizeof *table };
 
@@ -236,18 +243,16 @@ static int run(struct pp_arena *arena, int argc, char **argv)
 		pp_fail(&status, PP_EXIT_USAGE, "--resume already loads the weights: give it or --init");
 		return usage_error(&status);
 	}
-	if (values.device == DEVICE_CUDA && !device_cuda) {
-		pp_fail(&status, PP_EXIT_ENVIRONMENT,
-		        "--device=cuda: this piperun was built without CUDA; build with -DPP_CUDA=ON (docs/cuda.md)");
+	const struct pp_device_ops *device = values.device == DEVICE_CPU    ? &pp_device_cpu
+	                                     : values.device == DEVICE_CUDA ? gpu_device(&status)
+	                                                                    : NULL;
+	if (values.device == DEVICE_CUDA && !device)
 		return usage_error(&status);
-	}
 	struct pp_launch launch = {
 	    .arena = arena,
 	    .path = arguments.operands.items[0],
-	    .device = values.device == DEVICE_CPU    ? &pp_device_cpu
-	              : values.device == DEVICE_CUDA ? device_cuda
-	                                             : NULL,
-	    .gpu = device_cuda,
+	    .device = device,
+	    .gpu = gpu_device,
 	    .transport = {.sync_send = values.sync_send || values.queues != PP_LAYOUT_CHANNEL,
 	                  .check_identity = values.check_identity},
 	    .queues = (enum pp_layout)values.queues,
