@@ -2,8 +2,8 @@
  *
  * requires: registers are written before they are read, in the order of the instructions; sizes that fit (the shapes of
  *           a checked model).
- * ensures:  registers in the order of their making, only those in use; workspace registers that are live together do
- *           not overlap; the same input gives the same bytes. */
+ * ensures:  registers in the order of their making, only those in use, each written once; workspace registers that are
+ *           live together do not overlap but for versions of one value; the same input gives the same bytes. */
 #include "body_builder.h"
 
 #include <assert.h>
@@ -12,7 +12,30 @@
 uint32_t pp_body_reg(struct pp_body_builder *body, struct pp_reg reg)
 {
 	*PP_PUSH(body->arena, &body->regs, &body->reg_count, &body->reg_capacity, struct pp_reg) = reg;
+	*PP_PUSH(body->arena, &body->values, &body->value_count, &body->value_capacity, struct pp_body_value) =
+	    (struct pp_body_value){.place = (uint32_t)body->reg_count - 1};
 	return (uint32_t)body->reg_count - 1;
+}
+
+static void rename_operands(struct pp_body_instr *instr, unsigned count, uint32_t from, uint32_t to)
+{
+	for (unsigned k = 0; k < count; k++)
+		if (instr->operand[k] == from)
+			instr->operand[k] = to;
+}
+
+/* The instruction writes over the register: its readers and writer so far get an earlier version of it. */
+static void version_split(struct pp_body_builder *body, struct pp_body_instr *instr, unsigned inputs, uint32_t reg)
+{
+	struct pp_reg earlier = body->regs[reg];
+	assert(earlier.base != PP_BASE_GRAD); /* sums, not versions */
+	uint32_t writer = body->values[reg].writer;
+	earlier.name = pp_arena_printf(body->arena, "%s.%u", earlier.name, ++body->values[reg].versions);
+	uint32_t version = pp_body_reg(body, earlier);
+	body->values[version] = (struct pp_body_value){.writer = writer, .place = reg};
+	for (size_t i = writer - 1; i < body->count; i++)
+		rename_operands(&body->items[i], PP_BODY_OPERANDS_MAX, reg, version);
+	rename_operands(instr, inputs, reg, version);
 }
 
 void pp_body_emit(struct pp_body_builder *body, struct pp_body_instr instr)
@@ -23,12 +46,20 @@ void pp_body_emit(struct pp_body_builder *body, struct pp_body_instr instr)
 		assert(instr.operand[i] < body->reg_count || (info.optional & 1u << i && instr.operand[i] == PP_NULL));
 	for (unsigned i = count; i < PP_BODY_OPERANDS_MAX; i++)
 		instr.operand[i] = PP_NULL;
+	for (unsigned i = info.input_count; i < count; i++) {
+		uint32_t reg = instr.operand[i];
+		if (reg == PP_NULL)
+			continue;
+		if (body->values[reg].writer)
+			version_split(body, &instr, info.input_count, reg);
+		body->values[reg].writer = (uint32_t)body->count + 1;
+	}
 	*PP_PUSH(body->arena, &body->items, &body->count, &body->capacity, struct pp_body_instr) = instr;
 }
 
 /* ---- workspace ------------------------------------------------------------------------------- */
 
-/* A register and the instructions of its life. */
+/* A register and the instructions of its life, with those of its earlier versions. */
 struct lifetime {
 	uint32_t reg;
 	uint32_t first, last; /* first PP_NULL: not used */
@@ -53,9 +84,9 @@ static struct lifetime *lifetimes_find(const struct pp_body_builder *body, struc
 	for (uint32_t i = 0; i < body->count; i++) {
 		const struct pp_body_instr *instr = &body->items[i];
 		for (unsigned k = 0; k < PP_BODY_OPERANDS_MAX; k++) {
-			uint32_t reg = instr->operand[k];
-			if (reg == PP_NULL)
+			if (instr->operand[k] == PP_NULL)
 				continue;
+			uint32_t reg = body->values[instr->operand[k]].place;
 			if (lives[reg].first == PP_NULL)
 				lives[reg].first = i;
 			lives[reg].last = i;
@@ -63,7 +94,7 @@ static struct lifetime *lifetimes_find(const struct pp_body_builder *body, struc
 		if (instr->op == PP_BODY_ALLREDUCE || instr->op == PP_BODY_ALLGATHER || instr->op == PP_BODY_REDUCESCATTER)
 			source[instr->operand[1]] = instr->operand[0];
 		else if (instr->op == PP_BODY_AWAIT) /* until then the collective reads what it was posted with */
-			lives[source[instr->operand[0]]].last = i;
+			lives[body->values[source[instr->operand[0]]].place].last = i;
 	}
 	return lives;
 }
@@ -81,8 +112,10 @@ static struct lifetime **overlaps_find(const struct pp_body_builder *body, struc
 				live[kept++] = live[k];
 		live_count = kept;
 		for (unsigned k = 0; k < PP_BODY_OPERANDS_MAX; k++) {
-			uint32_t reg = body->items[i].operand[k];
-			if (reg == PP_NULL || body->regs[reg].base != PP_BASE_WORK || lives[reg].first != i || lives[reg].placed)
+			if (body->items[i].operand[k] == PP_NULL)
+				continue;
+			uint32_t reg = body->values[body->items[i].operand[k]].place;
+			if (body->regs[reg].base != PP_BASE_WORK || lives[reg].first != i || lives[reg].placed)
 				continue;
 			lives[reg].placed = true; /* seen; an instruction may name it twice */
 			for (size_t other = 0; other < live_count; other++) {
@@ -141,15 +174,22 @@ static uint64_t workspace_place(struct pp_body_builder *body, struct lifetime *l
 		uint64_t end = body->regs[sorted[k]->reg].offset + sorted[k]->bytes;
 		high = end > high ? end : high;
 	}
+	for (size_t r = 0; r < body->reg_count; r++)
+		body->regs[r].offset = body->regs[body->values[r].place].offset;
 	return high;
 }
 
-static void unused_drop(struct pp_body_builder *body, const struct lifetime *lives, struct pp_arena *scratch)
+static void unused_drop(struct pp_body_builder *body, struct pp_arena *scratch)
 {
 	uint32_t *renumbered = PP_NEW_ARRAY(scratch, uint32_t, body->reg_count);
+	bool *named = PP_NEW_ARRAY(scratch, bool, body->reg_count);
 	uint32_t kept = 0;
+	for (size_t i = 0; i < body->count; i++)
+		for (unsigned k = 0; k < PP_BODY_OPERANDS_MAX; k++)
+			if (body->items[i].operand[k] != PP_NULL)
+				named[body->items[i].operand[k]] = true;
 	for (size_t r = 0; r < body->reg_count; r++) {
-		if (lives[r].first == PP_NULL)
+		if (!named[r])
 			continue;
 		renumbered[r] = kept;
 		body->regs[kept++] = body->regs[r];
@@ -180,7 +220,7 @@ static bool is_wanted(const struct pp_body_builder *body, const struct pp_body_i
 }
 
 /* What is kept is there, and what nobody reads need not be made. Seen from the end, all readers come before the maker.
- * A register is made in one place, or in several steps that all belong to it. */
+ */
 static void needless_drop(struct pp_body_builder *body, struct pp_arena *scratch)
 {
 	bool *wanted = PP_NEW_ARRAY(scratch, bool, body->reg_count), *kept = PP_NEW_ARRAY(scratch, bool, body->count);
@@ -207,7 +247,7 @@ void pp_body_finish(struct pp_body_builder *body, struct pp_body *out)
 		needless_drop(body, scratch);
 	struct lifetime *lives = lifetimes_find(body, scratch);
 	uint64_t work_bytes = workspace_place(body, lives, scratch);
-	unused_drop(body, lives, scratch);
+	unused_drop(body, scratch);
 	pp_arena_destroy(scratch);
 	*out = (struct pp_body){.stage = body->stage,
 	                        .phase = (uint8_t)body->phase,

@@ -5,12 +5,21 @@
 
 #include "layer_kind.h"
 
+/* Beside each register. */
+struct pp_body_value {
+	uint32_t writer;   /* instruction + 1 that wrote it last; 0: none */
+	uint32_t versions; /* earlier ones */
+	uint32_t place;    /* the register whose bytes it shares: itself, or the last version */
+};
+
 struct pp_body_builder {
 	struct pp_arena *arena;
 	uint32_t stage;
 	enum pp_phase phase;
 	struct pp_reg *regs;
 	size_t reg_count, reg_capacity;
+	struct pp_body_value *values;
+	size_t value_count, value_capacity;
 	struct pp_body_instr *items;
 	size_t count, capacity;
 };
@@ -18,7 +27,9 @@ struct pp_body_builder {
 /* A new register; `reg.name` must be unique in the body. */
 uint32_t pp_body_reg(struct pp_body_builder *body, struct pp_reg reg);
 
-/* Append an instruction; operands that the op does not have need not be set. */
+/* Append an instruction; operands that the op does not have need not be set. In the body each value has a name of its
+ * own: where an instruction writes over a register, what that held so far becomes `NAME.1`, `NAME.2` … on the same
+ * bytes, and the register is the last version. */
 void pp_body_emit(struct pp_body_builder *body, struct pp_body_instr instr);
 
 /* In a body of phase R drop the instructions whose results are kept already or that nothing in extra needs. Drop

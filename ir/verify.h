@@ -16,9 +16,9 @@
  *   V9  planned peak within capacity - reserve, and no more than the slots need; scratch as long as kernels need it
  *   V10 bodies: operand ranges, dtypes, shapes and R/P/S types, within a stage, across boundaries and against `train`;
  *       what runs has a body, parameters are read, gradients written; what is recomputed is made as the forward made
- *       it. Of a register that is written over in place only the last version is read by others, and nothing is made
- *       that nobody reads: another order of a body's instructions is refused, or computes the same. Not that a
- *       backward is the derivative of its forward: tests/numerics holds the builder to that
+ *       it. Each value has one name and one maker, and none is made that nobody reads: an instruction that is left
+ *       out or run twice is found, another order is refused or computes the same. Not that a backward is the
+ *       derivative of its forward: tests/numerics holds the builder to that
  *   V11 co-residency: on a GPU the thread blocks of posts that are outstanding together fit the multiprocessors that
  *       the rank has for them, each communicator with as many as the program says
  *

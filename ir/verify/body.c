@@ -225,9 +225,8 @@ static bool instr_check(struct pp_body_verifier *v, const struct pp_body_check *
 		const struct pp_reg *reg = instr->operand[i] == PP_NULL ? NULL : &check->body->regs[instr->operand[i]];
 		if (reg && !read_check(check, values, reg))
 			return false;
-		if (reg)
-			pp_version_read(v, check, instr->operand[i],
-			                is_given((enum pp_phase)check->body->phase, reg->base) ? NULL : pp_value_at(values, reg));
+		if (reg && instr->op != PP_BODY_AWAIT && !is_given((enum pp_phase)check->body->phase, reg->base))
+			pp_makers_read(v, check->body->stage, pp_value_at(values, reg));
 		if (reg && reg->base == PP_BASE_WEIGHT)
 			v->weights[reg->slot].read = (uint32_t)(check->body - v->program->bodies) + 1;
 	}
@@ -236,7 +235,7 @@ static bool instr_check(struct pp_body_verifier *v, const struct pp_body_check *
 			return false;
 	for (unsigned i = info.input_count; i < count; i++)
 		if (instr->operand[i] != PP_NULL && !(write_check(v, check, values, &check->body->regs[instr->operand[i]]) &&
-		                                      pp_version_write(v, check, instr->operand[i])))
+		                                      pp_makers_write(v, check, instr->operand[i])))
 			return false;
 	return pp_flights_step(check, flights);
 }
@@ -317,7 +316,7 @@ static void results_use(struct pp_body_verifier *v, const struct pp_body *body, 
 		bool result = reg->base == PP_BASE_OUT || reg->base == PP_BASE_DIN || reg->base == PP_BASE_LOSS ||
 		              (last && (reg->base == PP_BASE_STASH || reg->base == PP_BASE_EXTRA));
 		if (parameter || (result && pp_value_at(values, reg) == reg))
-			pp_versions_result(v, body, r);
+			pp_makers_read(v, body->stage, reg);
 	}
 }
 
@@ -328,7 +327,7 @@ static bool body_check(struct pp_body_verifier *v, const struct pp_body *body, s
 	uint32_t rank = v->program->stages[body->stage].rank;
 	struct pp_flights flights = {.count = 0};
 	bool ok = true;
-	pp_versions_begin(v, body);
+	pp_makers_begin(v, body);
 	if (body->work_bytes > v->work_bytes[rank]) {
 		pp_body_complain_whole(&check, "needs %" PRIu64 " bytes of workspace; rank %" PRIu32 " has %" PRIu64,
 		                       body->work_bytes, rank, v->work_bytes[rank]);
@@ -434,14 +433,14 @@ bool pp_verify_bodies(const struct pp_program *program, struct pp_diag *diag)
 	uses_by_stage(&v);
 	ranks_look(&v);
 	v.results = PP_NEW_ARRAY(v.arena, struct pp_body_results, program->body_count);
-	v.versions = PP_NEW_ARRAY(v.arena, struct pp_versions, program->body_count);
+	v.makers = PP_NEW_ARRAY(v.arena, struct pp_makers, program->body_count);
 	for (uint32_t s = 0; s < program->stage_count; s++)
 		ok &= stage_check(&v, s);
 	for (uint32_t b = 0; b < program->body_count && ok; b++)
 		ok &= pp_body_boundary_check(&v, &program->bodies[b]);
 	for (uint32_t b = 0; b < program->body_count && ok; b++) {
 		const uint32_t *uses = v.stage_use_start + program->bodies[b].stage; /* none: its backward may be for nobody */
-		ok &= uses[0] == uses[1] || pp_versions_used(&v, &program->bodies[b]);
+		ok &= uses[0] == uses[1] || pp_makers_used(&v, &program->bodies[b]);
 	}
 	pp_arena_destroy(v.arena);
 	return ok;

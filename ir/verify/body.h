@@ -44,11 +44,10 @@ struct pp_body_results {
 	uint32_t count;
 };
 
-/* Per register of a body: instruction + 1 that wrote its last version, those that read it first and last, how many did.
- * Per instruction: whether something that it makes is of use. */
-struct pp_versions {
-	uint32_t *writer, *reader, *last, *readers;
-	bool *used; /* NULL: the body has not been looked at */
+/* Of a body. */
+struct pp_makers {
+	uint32_t *writer; /* per register: instruction + 1 that makes it */
+	bool *used;       /* per instruction: something that it makes is of use. NULL: the body has not been looked at */
 };
 
 struct pp_body_verifier {
@@ -61,7 +60,7 @@ struct pp_body_verifier {
 	uint64_t *work_bytes;                   /* per rank: of its workspace slot */
 	bool *has_losses;                       /* per rank */
 	struct pp_body_results *results;        /* per body */
-	struct pp_versions *versions;           /* per body */
+	struct pp_makers *makers;               /* per body */
 };
 
 /* Bytes that the stage sends on. */
@@ -98,18 +97,16 @@ void pp_value_write(struct pp_values *values, const struct pp_reg *reg);
 /* The register that wrote the value at the beginning of `reg`, or NULL. */
 const struct pp_reg *pp_value_at(const struct pp_values *values, const struct pp_reg *reg);
 
-/* ---- versions of a value (body_versions.c) --------------------------------------------------- */
+/* ---- who makes a value, and for whom (body_makers.c) ----------------------------------------- */
 
-void pp_versions_begin(struct pp_body_verifier *v, const struct pp_body *body);
-/* The instruction at hand reads the register, which holds what `written` names; NULL: given to the body. */
-void pp_version_read(struct pp_body_verifier *v, const struct pp_body_check *check, uint32_t reg,
-                     const struct pp_reg *written);
-/* The instruction at hand, whose reads are known, writes the register: no other has read the version before. */
-bool pp_version_write(struct pp_body_verifier *v, const struct pp_body_check *check, uint32_t reg);
-/* What the register holds now is a result. */
-void pp_versions_result(struct pp_body_verifier *v, const struct pp_body *body, uint32_t reg);
-/* Whether each instruction of the body makes something that is read or a result; all bodies of the stage are known. */
-bool pp_versions_used(struct pp_body_verifier *v, const struct pp_body *body);
+void pp_makers_begin(struct pp_body_verifier *v, const struct pp_body *body);
+/* The value that this register of a body of the stage was given is read, or a result. */
+void pp_makers_read(struct pp_body_verifier *v, uint32_t stage, const struct pp_reg *written);
+/* The instruction at hand writes the register: no other has. */
+bool pp_makers_write(struct pp_body_verifier *v, const struct pp_body_check *check, uint32_t reg);
+/* Whether each instruction of the body makes something that is read or a result, and each register is named; all bodies
+ * of the stage are known. */
+bool pp_makers_used(struct pp_body_verifier *v, const struct pp_body *body);
 
 /* ---- collectives in flight (body_flight.c) --------------------------------------------------- */
 

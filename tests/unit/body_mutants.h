@@ -76,77 +76,45 @@ static inline void assert_mutants(struct built (*make)(void), const struct mutan
 	}
 }
 
-/* Is what the instruction writes made by the forward and made again by R? Those are held against each other. */
-static inline bool made_again(const struct built *built, uint32_t stage, enum pp_phase phase,
-                              const struct pp_body_instr *instr, uint32_t output)
+/* Run instruction `at` of a body twice. */
+static inline void twice(const struct built *built, uint32_t stage, enum pp_phase phase, uint32_t at)
 {
-	if (built->program->stages[stage].body[PP_PHASE_R] == PP_NULL || (phase != PP_PHASE_F && phase != PP_PHASE_R))
-		return false;
-	const struct pp_body *again = body_of(built, stage, PP_PHASE_R), *body = body_of(built, stage, phase);
-	for (uint32_t i = 0; i < again->count; i++) {
-		uint32_t reg = again->items[i].operand[pp_body_op_info((enum pp_body_op)again->items[i].op).input_count];
-		if (again->items[i].op == instr->op && strcmp(again->regs[reg].name, body->regs[output].name) == 0)
-			return true;
-	}
-	return false;
+	struct pp_body *body = &built->program->bodies[built->program->stages[stage].body[phase]];
+	struct pp_body_instr *items = PP_NEW_ARRAY(built->arena, struct pp_body_instr, body->count + 1);
+	memcpy(items, body->items, (at + 1) * sizeof *items);
+	memcpy(items + at + 1, body->items + at, (body->count - at) * sizeof *items);
+	body->items = items;
+	body->count++;
 }
 
-/* Does nobody but this instruction read some input in the workspace, made alone by its maker? Left out, it is found. */
-static inline bool reads_alone(const struct pp_body *body, uint32_t at)
+/* Every instruction of every body in turn, changed so, is found. */
+static inline void assert_each_is_found(struct built (*make)(void), uint32_t stages,
+                                        void (*change)(const struct built *, uint32_t, enum pp_phase, uint32_t),
+                                        const char *what)
 {
-	const struct pp_body_instr *instr = &body->items[at];
-	struct pp_body_op_info info = pp_body_op_info((enum pp_body_op)instr->op);
-	for (unsigned k = 0; k < info.input_count; k++) {
-		uint32_t reg = instr->operand[k], readers = 0, made_alone = 0;
-		if (reg == PP_NULL || reg == instr->operand[info.input_count] || body->regs[reg].base != PP_BASE_WORK)
-			continue;
-		for (uint32_t i = 0; i < body->count; i++) {
-			struct pp_body_op_info other = pp_body_op_info((enum pp_body_op)body->items[i].op);
-			for (unsigned j = 0; j < other.input_count; j++)
-				readers += body->items[i].operand[j] == reg && body->items[i].op != PP_BODY_AWAIT;
-			made_alone += other.output_count == 1 && body->items[i].operand[other.input_count] == reg;
-		}
-		if (readers == 1 && made_alone == 1)
-			return true;
-	}
-	return false;
-}
-
-/* Leaving out any instruction is found, unless it works in place: then the value is there already, under its name. But
- * what was made for this instruction alone is then read by nobody. */
-static inline void assert_none_can_be_dropped(struct built (*make)(void), uint32_t stages)
-{
-	for (uint32_t stage = 0; stage < stages; stage++) {
+	for (uint32_t stage = 0; stage < stages; stage++)
 		for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++) {
 			struct built built = make();
-			if (built.program->stages[stage].body[phase] == PP_NULL) {
-				pp_arena_destroy(built.arena);
-				continue;
-			}
-			uint32_t count = body_of(&built, stage, (enum pp_phase)phase)->count;
+			bool has = built.program->stages[stage].body[phase] != PP_NULL;
+			uint32_t count = has ? body_of(&built, stage, (enum pp_phase)phase)->count : 0;
 			pp_arena_destroy(built.arena);
 			for (uint32_t at = 0; at < count; at++) {
 				built = make();
-				const struct pp_body_instr *instr = &body_of(&built, stage, (enum pp_phase)phase)->items[at];
-				struct pp_body_op_info info = pp_body_op_info((enum pp_body_op)instr->op);
-				bool in_place = false;
-				for (unsigned k = 0; k < info.input_count; k++)
-					in_place |= instr->operand[k] == instr->operand[info.input_count];
-				in_place &= instr->op != PP_BODY_XENT && instr->op != PP_BODY_XENT_SHARD &&  /* the loss, */
-				            instr->op != PP_BODY_SWIGLU_DX && instr->op != PP_BODY_ADD_BIAS; /* dup, bias are missed */
-				if (in_place)
-					in_place =
-					    !made_again(&built, stage, (enum pp_phase)phase, instr, instr->operand[info.input_count]);
-				in_place &= !reads_alone(body_of(&built, stage, (enum pp_phase)phase), at);
-				drop(&built, stage, (enum pp_phase)phase, at);
+				change(&built, stage, (enum pp_phase)phase, at);
 				char *text = messages_of(built.program);
-				if ((text[0] == '\0') != in_place)
-					fail_msg("body s%u.%u without instruction %u: %s", stage, phase, at, text);
+				if (!*text)
+					fail_msg("body s%u.%s %s instruction %u is accepted", stage, pp_phase_name[phase], what, at);
 				free(text);
 				pp_arena_destroy(built.arena);
 			}
 		}
-	}
+}
+
+/* No instruction can be left out or run twice, in place or not, whoever else reads what it reads. */
+static inline void assert_none_can_be_dropped(struct built (*make)(void), uint32_t stages)
+{
+	assert_each_is_found(make, stages, drop, "without");
+	assert_each_is_found(make, stages, twice, "with twice");
 }
 
 /* ---- orders ---------------------------------------------------------------------------------- */

@@ -301,11 +301,11 @@ static const struct mutant mutants[] = {
                       "   = note: norm norm.x norm.weight norm.bias -> head.x norm.mean norm.rstd\n"},
     {vocab_beyond_the_columns,
      "error[V10]: body s2.F, instruction 3: vocab = 17 is out of range 1..16 (columns of the logits)\n"
-     "   = note: xent head.logits labels -> head.logits loss\n"},
+     "   = note: xent head.logits.1 labels -> head.logits loss\n"},
     {labels_of_a_stage_without, "error[V10]: body s2.F, instruction 3: reads labels, but stage 2 does not load them\n"
-                                "   = note: xent head.logits labels -> head.logits loss\n"},
+                                "   = note: xent head.logits.1 labels -> head.logits loss\n"},
     {ids_where_labels_are, "error[V10]: body s2.F, instruction 3: labels (labels) begin at byte 0 of aux, expected 16\n"
-                           "   = note: xent head.logits labels -> head.logits loss\n"},
+                           "   = note: xent head.logits.1 labels -> head.logits loss\n"},
     {partial_into_an_activation,
      "error[V10]: body s1.F, instruction 9: operands have the tensor-parallel types RRRP, expected one of: RRRR R001 "
      "11-P 0RR0 PR-P\n"
@@ -326,9 +326,9 @@ static const struct mutant mutants[] = {
      "written\n"
      "   = note: linear_dw block.0.dy block.0.g -> block.0.mlp.fc2.weight.grad block.0.mlp.fc2.bias.grad\n"},
     {name_of_two_values,
-     "error[V10]: body s1.I, instruction 3: writes block.0.dn2 again, which instruction 1 has read before; only the "
-     "last version of a value may be read by others\n"
-     "   = note: linear_dx block.0.df block.0.mlp.fc1.weight -> block.0.dn2\n"},
+     "error[V10]: body s1.I, instruction 3: writes block.0.dn2 a second time: instruction 0 has made it\n"
+     "   = note: linear_dx block.0.df block.0.mlp.fc1.weight -> block.0.dn2\n"
+     "   = help: name each version of a value that is worked on in place, on the same bytes\n"},
     {output_overlaps_input,
      "error[V10]: body s1.F, instruction 1: output block.0.x overlaps input block.0.x, which `norm` does not allow\n"
      "   = note: norm block.0.x block.0.norm1.weight block.0.norm1.bias -> block.0.x block.0.mean1 block.0.rstd1\n"},
@@ -340,7 +340,7 @@ static const struct mutant mutants[] = {
      "   = note: embed_dw ids emb.dy -> emb.weight.grad emb.position.grad\n"},
     {write_into_what_is_given,
      "error[V10]: body s1.I, instruction 5: writes dout, but a body of phase I may not write dout\n"
-     "   = note: add dout block.0.dx2 -> dout\n"},
+     "   = note: add dout block.0.dx2.1 -> dout\n"},
     {gradient_written_twice,
      "error[V10]: body s1.W, instruction 5: writes the gradient block.0.attn.q.weight.grad a second time\n"
      "   = note: linear_dw block.0.dq block.0.n1 -> block.0.attn.q.weight.grad block.0.attn.q.bias.grad\n"},
@@ -379,10 +379,12 @@ static const struct mutant recompute_mutants[] = {
     {recompute_reads_ids,
      "error[V10]: body s1.R: register block.0.x (f32[4,8] at byte 0) ends outside aux, which has 0 bytes\n"},
     {recompute_has_less_room,
-     "error[V10]: body s1.I: register block.0.dn1 (f32[4,8] at byte 2624) ends outside extra, which has 2688 bytes\n"},
+     "error[V10]: body s1.I: register block.0.dn1 (f32[4,8] at byte 2624) ends outside extra, which has 2688 bytes\n"
+     "error[V10]: body s1.I: register block.0.dn1.1 (f32[4,8] at byte 2624) ends outside extra, which has 2688 bytes\n"
+     "error[V10]: body s1.I: register block.0.dn1.2 (f32[4,8] at byte 2624) ends outside extra, which has 2688 bytes\n"},
     {forward_writes_extra,
-     "error[V10]: body s1.F, instruction 6: writes block.0.x2, but a body of phase F may not write extra\n"
-     "   = note: linear block.0.o block.0.attn.o.weight block.0.attn.o.bias -> block.0.x2\n"},
+     "error[V10]: body s1.F, instruction 7: writes block.0.x2, but a body of phase F may not write extra\n"
+     "   = note: add block.0.x block.0.x2.1 -> block.0.x2\n"},
     {backward_reads_before_recompute,
      "error[V10]: body s1.B, instruction 1: reads block.0.g (f32[4,32] at byte 1728 of extra), which nobody has "
      "written\n"
