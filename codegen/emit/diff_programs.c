@@ -78,7 +78,7 @@ static void take_figures(const struct sides *sides, struct figure *figures)
 	    {"lower bound of the span", "span_lower_bound", TIME, (double)a->bound.span, (double)b->bound.span},
 	    {"gap to it", "span_gap", SHARE, span_gap(a), span_gap(b)},
 	    {"memory of the fullest rank", "peak_bytes", BYTES, (double)most_bytes(sides->a), (double)most_bytes(sides->b)},
-	    {"most in flight", "in_flight", COUNT, most_stashes(sides->a), most_stashes(sides->b)},
+	    {"most stashes held", "in_flight", COUNT, most_stashes(sides->a), most_stashes(sides->b)},
 	    {"messages", "messages", COUNT, (double)messages(sides->a), (double)messages(sides->b)},
 	};
 	memcpy(figures, all, sizeof all);
@@ -151,7 +151,7 @@ static uint32_t causes(const struct sides *sides)
 
 static void print_ranks(const struct sides *sides)
 {
-	static const char *const last[] = {"in flight", "memory", "sent"};
+	static const char *const last[] = {"stashes", "memory", "sent"};
 	uint32_t mask = causes(sides);
 	struct pp_table table = pp_table_begin(sides->arena, 5 + (unsigned)__builtin_popcount(mask), 1);
 	pp_table_cell(&table, "rank");

@@ -328,7 +328,7 @@ static void draw_row(struct picture *picture, uint32_t rank, double y)
 	const struct pp_sim_rank *figures = &dump->sim->rank[rank];
 	double makespan = (double)dump->sim->makespan;
 	pp_svg_group(&picture->svg, NULL,
-	             pp_arena_printf(dump->arena, "rank %u: idle %.1f %% of the makespan, at most %u in flight", rank,
+	             pp_arena_printf(dump->arena, "rank %u: idle %.1f %% of the makespan, at most %u stashes", rank,
 	                             100 * (1 - (double)figures->busy / makespan), figures->peak_stashes));
 	pp_svg_text(&picture->svg, picture->left - 8, y + picture->row / 2 + 4, PP_SVG_END, NULL,
 	            pp_arena_printf(dump->arena, "r%u", rank));

@@ -1,5 +1,7 @@
 /* Fuzz target of rules: any bytes as a file of schedules; those with a `policy` are run on a small problem, as a draft
  * and for good. What is accepted is a schedule that runs within the room; a refusal says why. */
+#include "messages.h"
+
 #include "compiler/policy/make.h"
 
 #include <stdint.h>
@@ -44,18 +46,6 @@ static void run(struct pp_arena *arena, struct pp_strtab *strings, const struct 
 		abort();
 }
 
-static void print(const struct pp_diag *diag)
-{
-	char *text = NULL;
-	size_t length = 0;
-	FILE *out = open_memstream(&text, &length);
-	if (!out)
-		abort();
-	pp_diag_print(diag, out, PP_DIAG_HUMAN, false);
-	fclose(out);
-	free(text);
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 {
 	struct pp_arena *arena = pp_arena_create(NULL);
@@ -72,7 +62,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 		for (int draft = 0; draft < 2; draft++) {
 			struct pp_diag *own = pp_diag_create(arena, sources);
 			run(arena, strings, sources, stmt, draft, own);
-			print(own);
+			print_messages(own);
 		}
 		made++;
 	}

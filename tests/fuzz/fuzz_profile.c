@@ -1,13 +1,12 @@
 /* Fuzz target of the profile reader: any bytes. What is accepted must print to text that is accepted and prints the
  * same. */
-#include "ir/profile.h"
+#include "round_trip.h"
 
-#include <stdlib.h>
-#include <string.h>
+#include "ir/profile.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);
 
-static char *read_and_print(struct pp_arena *arena, const char *text, size_t length, size_t *printed_length)
+static char *print_profile(struct pp_arena *arena, const char *text, size_t length, size_t *printed_length)
 {
 	struct pp_json_reader reader = pp_json_read_begin(text, length);
 	const struct pp_profile *profile = pp_profile_read(arena, &reader);
@@ -16,9 +15,7 @@ static char *read_and_print(struct pp_arena *arena, const char *text, size_t len
 	if (!profile)
 		return NULL;
 	char *printed = NULL;
-	FILE *out = open_memstream(&printed, printed_length);
-	if (!out)
-		abort();
+	FILE *out = open_print(&printed, printed_length);
 	pp_profile_print(profile, out);
 	fclose(out);
 	return printed;
@@ -27,15 +24,7 @@ static char *read_and_print(struct pp_arena *arena, const char *text, size_t len
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 {
 	struct pp_arena *arena = pp_arena_create(NULL);
-	size_t once_length = 0, twice_length = 0;
-	char *once = read_and_print(arena, (const char *)bytes, length, &once_length);
-	if (once) {
-		char *twice = read_and_print(arena, once, once_length, &twice_length);
-		if (!twice || twice_length != once_length || memcmp(once, twice, once_length) != 0)
-			abort();
-		free(twice);
-	}
-	free(once);
+	must_print_alike(arena, print_profile, print_profile, (const char *)bytes, length);
 	pp_arena_destroy(arena);
 	/* Any JSON at all can be skipped. */
 	struct pp_json_reader reader = pp_json_read_begin((const char *)bytes, length);

@@ -1,17 +1,15 @@
 /* Fuzz target of the `.pps` reader: any bytes. What is accepted must print to text that is accepted and prints the
  * same. */
 #include "messages.h"
+#include "round_trip.h"
 
 #include "ir/program_text.h"
 
 #include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);
 
-/* The printed program, or NULL when there were errors. */
-static char *read_and_print(struct pp_arena *arena, const char *text, size_t length, size_t *printed_length)
+static char *print_program(struct pp_arena *arena, const char *text, size_t length, size_t *printed_length)
 {
 	struct pp_sources *sources = pp_sources_create(arena);
 	struct pp_diag *diag = pp_diag_create(arena, sources);
@@ -22,9 +20,7 @@ static char *read_and_print(struct pp_arena *arena, const char *text, size_t len
 	if (!program)
 		return NULL;
 	char *printed = NULL;
-	FILE *out = open_memstream(&printed, printed_length);
-	if (!out)
-		abort();
+	FILE *out = open_print(&printed, printed_length);
 	pp_program_print(program, out);
 	fclose(out);
 	return printed;
@@ -33,15 +29,7 @@ static char *read_and_print(struct pp_arena *arena, const char *text, size_t len
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 {
 	struct pp_arena *arena = pp_arena_create(NULL);
-	size_t once_length = 0, twice_length = 0;
-	char *once = read_and_print(arena, pp_arena_copy(arena, (const char *)bytes, length), length, &once_length);
-	if (once) {
-		char *twice = read_and_print(arena, once, once_length, &twice_length);
-		if (!twice || twice_length != once_length || memcmp(once, twice, once_length) != 0)
-			abort();
-		free(twice);
-	}
-	free(once);
+	must_print_alike(arena, print_program, print_program, pp_arena_copy(arena, (const char *)bytes, length), length);
 	pp_arena_destroy(arena);
 	return 0;
 }

@@ -1,24 +1,21 @@
 /* Fuzz target of the front end: any bytes through grammar and resolver. What is accepted has a spec that prints; a
  * refusal says why. */
+#include "messages.h"
+#include "round_trip.h"
+
 #include "compiler/library.h"
 #include "compiler/resolve.h"
 
 #include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);
 
-static void print(const struct pp_diag *diag, const struct pp_spec *spec)
+static void print(const struct pp_spec *spec)
 {
 	char *text = NULL;
 	size_t length = 0;
-	FILE *out = open_memstream(&text, &length);
-	if (!out)
-		abort();
-	pp_diag_print(diag, out, PP_DIAG_HUMAN, false);
-	if (spec)
-		pp_spec_print(spec, out);
+	FILE *out = open_print(&text, &length);
+	pp_spec_print(spec, out);
 	fclose(out);
 	free(text);
 }
@@ -38,7 +35,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 		bool ok = pp_resolve(arena, strings, sources, ast, &options, diag, &resolved);
 		if (ok != pp_diag_ok(diag))
 			abort();
-		print(diag, ok ? &resolved.spec : NULL);
+		print_messages(diag);
+		if (ok)
+			print(&resolved.spec);
 	}
 	pp_arena_destroy(arena);
 	return 0;

@@ -47,17 +47,14 @@ static inline struct expanded run_schedule(const char *text, struct shape shape,
                                            const struct pp_order_problem **problem, bool draft)
 {
 	struct expanded x = expanded_create();
-	text = pp_arena_printf(x.arena, "schedule mine { %s }\n", text);
-	const struct pp_source *source = pp_sources_add(x.sources, "x.pipe", text, strlen(text));
-	struct pp_ast *ast = pp_parse(x.arena, x.strings, source, x.diag);
-	assert_true(pp_diag_ok(x.diag));
+	const struct pp_stmt *block = schedule_block(&x, text);
 	const struct pp_order_problem *made = problem_of(x.arena, &shape, costs);
 	uint32_t *stage_rank = PP_NEW_ARRAY(x.arena, uint32_t, made->stages);
 	for (uint32_t s = 0; s < made->stages; s++)
 		stage_rank[s] = made->stage[s].rank;
 	struct pp_rows_input input = {.name = "mine",
-	                              .block = ast->first,
-	                              .place = ast->first->name.span,
+	                              .block = block,
+	                              .place = block->name.span,
 	                              .ranks = made->ranks,
 	                              .stages = made->stages,
 	                              .microbatches = made->microbatches,

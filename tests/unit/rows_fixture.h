@@ -61,15 +61,21 @@ static inline struct expanded expanded_create(void)
 	return x;
 }
 
+/* The block `schedule mine` with this body. */
+static inline const struct pp_stmt *schedule_block(struct expanded *x, const char *body)
+{
+	const char *text = pp_arena_printf(x->arena, "schedule mine { %s }\n", body);
+	const struct pp_source *source = pp_sources_add(x->sources, "x.pipe", text, strlen(text));
+	struct pp_ast *ast = pp_parse(x->arena, x->strings, source, x->diag);
+	assert_true(pp_diag_ok(x->diag));
+	return ast->first;
+}
+
 /* The body of a schedule. */
 static inline struct expanded expand_text(const char *body, struct shape shape)
 {
 	struct expanded x = expanded_create();
-	const char *text = pp_arena_printf(x.arena, "schedule mine { %s }\n", body);
-	const struct pp_source *source = pp_sources_add(x.sources, "x.pipe", text, strlen(text));
-	struct pp_ast *ast = pp_parse(x.arena, x.strings, source, x.diag);
-	assert_true(pp_diag_ok(x.diag));
-	expand_block(&x, ast->first, "mine", false, &shape);
+	expand_block(&x, schedule_block(&x, body), "mine", false, &shape);
 	return x;
 }
 
@@ -104,6 +110,19 @@ static inline const char *expanded_messages(const struct expanded *x, enum pp_di
 	const char *copy = pp_arena_copy(x->arena, text, length);
 	free(text);
 	return copy;
+}
+
+static inline void assert_clean(const struct expanded *x)
+{
+	assert_string_equal(expanded_messages(x, PP_DIAG_HUMAN), "");
+	assert_true(x->ok);
+}
+
+/* Refused, with exactly these messages. */
+static inline void assert_refused(const struct expanded *x, const char *expected)
+{
+	assert_false(x->ok);
+	assert_string_equal(expanded_messages(x, PP_DIAG_HUMAN), expected);
 }
 
 /* ---- times ----------------------------------------------------------------------------------- */

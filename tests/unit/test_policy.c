@@ -6,12 +6,6 @@
 
 static const struct costs unit = {.f = 10, .i = 10, .w = 10, .held = 100};
 
-static void assert_clean(const struct expanded *x)
-{
-	assert_string_equal(expanded_messages(x, PP_DIAG_HUMAN), "");
-	assert_true(x->ok);
-}
-
 /* ---- known results (docs/own-schedules.md) ---------------------------------------------------- */
 
 static void same_as_1f1b(void **state)

@@ -18,8 +18,7 @@ static const char *csv(const struct expanded *x)
 static void assert_rows(const char *body, struct shape shape, const char *expected)
 {
 	struct expanded x = expand_text(body, shape);
-	assert_string_equal(expanded_messages(&x, PP_DIAG_HUMAN), "");
-	assert_true(x.ok);
+	assert_clean(&x);
 	assert_string_equal(csv(&x), expected);
 	expanded_free(&x);
 }
@@ -27,8 +26,7 @@ static void assert_rows(const char *body, struct shape shape, const char *expect
 static void assert_wrong(const char *body, struct shape shape, const char *expected)
 {
 	struct expanded x = expand_text(body, shape);
-	assert_false(x.ok);
-	assert_string_equal(expanded_messages(&x, PP_DIAG_HUMAN), expected);
+	assert_refused(&x, expected);
 	expanded_free(&x);
 }
 

@@ -381,7 +381,8 @@ static const struct mutant recompute_mutants[] = {
     {recompute_has_less_room,
      "error[V10]: body s1.I: register block.0.dn1 (f32[4,8] at byte 2624) ends outside extra, which has 2688 bytes\n"
      "error[V10]: body s1.I: register block.0.dn1.1 (f32[4,8] at byte 2624) ends outside extra, which has 2688 bytes\n"
-     "error[V10]: body s1.I: register block.0.dn1.2 (f32[4,8] at byte 2624) ends outside extra, which has 2688 bytes\n"},
+     "error[V10]: body s1.I: register block.0.dn1.2 (f32[4,8] at byte 2624) ends outside extra, which has 2688 "
+     "bytes\n"},
     {forward_writes_extra,
      "error[V10]: body s1.F, instruction 7: writes block.0.x2, but a body of phase F may not write extra\n"
      "   = note: add block.0.x block.0.x2.1 -> block.0.x2\n"},

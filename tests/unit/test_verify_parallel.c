@@ -165,7 +165,8 @@ static void mutants_are_rejected(void **state)
 	     "   = note: R replicated, P partial sums, 0 and 1 split by rows and by columns, - absent\n"},
 	    {gradient_is_read_in_flight,
 	     "error[V10]: body s1.B, instruction 6: reads block.0.dn2 while allreduce (instruction 4) writes block.0.dn2\n"
-	     "   = note: norm_dx block.0.dn2 block.0.x2 block.0.norm2.weight block.0.mean2 block.0.rstd2 -> block.0.dx2.1\n"},
+	     "   = note: norm_dx block.0.dn2 block.0.x2 block.0.norm2.weight block.0.mean2 block.0.rstd2 -> "
+	     "block.0.dx2.1\n"},
 	    {reduction_is_awaited_twice,
 	     "error[V10]: body s1.B, instruction 7: awaits block.0.dn2, which no collective in flight writes\n"
 	     "   = note: await block.0.dn2\n"},
