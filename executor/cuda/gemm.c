@@ -130,11 +130,14 @@ static bool describe(struct plan *plan, struct pp_status *status)
 	cudaDataType_t type = plan->shape.type == PP_CUDA_BF16 ? CUDA_R_16BF : CUDA_R_32F;
 	cudaDataType_t result = plan->shape.kind == PP_GEMM_LINEAR_DW ? CUDA_R_32F : type;
 	cublasOperation_t a = by.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N, b = by.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+	const void *some_bias = (const void *)(uintptr_t)0x1010; /* on 16 bytes and no more, as the algorithm must expect */
 	cublasLtEpilogue_t epilogue = plan->shape.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
 	return done(cublasLtMatmulDescCreate(&plan->operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), "a product", status) &&
 	       set(plan->operation, CUBLASLT_MATMUL_DESC_TRANSA, &a, sizeof a, status) &&
 	       set(plan->operation, CUBLASLT_MATMUL_DESC_TRANSB, &b, sizeof b, status) &&
 	       set(plan->operation, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue, status) &&
+	       (!plan->shape.bias ||
+	        set(plan->operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &some_bias, sizeof some_bias, status)) &&
 	       done(cublasLtMatrixLayoutCreate(&plan->a, type, by.a_rows, by.a_columns, (int64_t)by.a_rows), "a matrix",
 	            status) &&
 	       done(cublasLtMatrixLayoutCreate(&plan->b, type, by.b_rows, by.b_columns, (int64_t)by.b_rows), "a matrix",

@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-enum { BLOCK = 512, SUM_BLOCK = 1024, STAT_LARGEST = 0, STAT_SUM, STAT_OWN, STATS };
+enum { BLOCK = 512, UNROLL = 4, SUM_BLOCK = 1024, STAT_LARGEST = 0, STAT_SUM, STAT_OWN, STATS };
 
 template <typename T> __device__ __forceinline__ float exponential(float x);
 
@@ -23,53 +23,67 @@ template <> __device__ __forceinline__ float exponential<__nv_bfloat16>(float x)
 	return __expf(x);
 }
 
-/* Rows of logits are cut into packs at addresses that are multiples of 16, counted from the first element of the array:
- * the first and last pack of a row may reach over its ends. */
+/* A row of logits, of which the first `valid` columns count. It is cut into packs at addresses that are multiples of
+ * 16, counted from the first element of the array; packs inner_first to inner_end - 1 lie inside the columns that
+ * count, the others reach over an end, or all do where an array is off 16 bytes. */
 template <typename T> struct logits_row {
 	enum { SIZE = pack_of<T>::SIZE };
 	const T *row;
-	size_t columns, packs;
+	size_t columns, valid, packs, inner_first, inner_end;
 	ptrdiff_t shift; /* elements of the first pack before the row */
-	bool on_16;      /* the array is */
 
-	__device__ __forceinline__ logits_row(const T *array, size_t number, size_t of_columns)
-	    : row(array + number * of_columns), columns(of_columns), shift((ptrdiff_t)(number * of_columns % SIZE)),
-	      on_16((reinterpret_cast<uintptr_t>(array) & 15) == 0)
+	__device__ __forceinline__ logits_row(const T *array, const T *other, size_t number, size_t of_columns,
+	                                      size_t that_count)
+	    : row(array + number * of_columns), columns(of_columns), valid(that_count),
+	      shift((ptrdiff_t)(number * of_columns % SIZE))
 	{
+		bool on_16 = ((reinterpret_cast<uintptr_t>(array) | reinterpret_cast<uintptr_t>(other)) & 15) == 0;
 		packs = (columns + (size_t)shift + SIZE - 1) / SIZE;
+		inner_first = shift ? 1 : 0;
+		inner_end = on_16 ? (valid + (size_t)shift) / SIZE : 0;
 	}
-	__device__ __forceinline__ ptrdiff_t first(size_t pack_number) const
+	__device__ __forceinline__ ptrdiff_t first(size_t number) const
 	{
-		return (ptrdiff_t)(pack_number * SIZE) - shift;
+		return (ptrdiff_t)(number * SIZE) - shift;
 	}
-	__device__ __forceinline__ bool is_whole(size_t pack_number) const
+	__device__ __forceinline__ bool is_inner(size_t number) const
 	{
-		ptrdiff_t at = first(pack_number);
-		return on_16 && at >= 0 && (size_t)at + SIZE <= columns;
+		return number >= inner_first && number < inner_end;
 	}
-	__device__ __forceinline__ pack<SIZE> get(size_t pack_number) const
+	/* Elements that do not count get `value`. */
+	__device__ __forceinline__ void mask(size_t number, float value, pack<SIZE> *x) const
 	{
-		ptrdiff_t at = first(pack_number);
-		return is_whole(pack_number) ? unpacked(load_16(row + at)) : load_each(row, at, columns);
-	}
-	/* All of its elements are among the first `valid` columns. */
-	__device__ __forceinline__ bool is_inside(size_t pack_number, size_t valid) const
-	{
-		ptrdiff_t at = first(pack_number);
-		return at >= 0 && (size_t)at + SIZE <= valid;
-	}
-	/* Elements that are not get `value`. */
-	__device__ __forceinline__ void mask(size_t pack_number, size_t valid, float value, pack<SIZE> *x) const
-	{
-		if (is_inside(pack_number, valid)) /* nearly always */
-			return;
 #pragma unroll
 		for (int i = 0; i < SIZE; i++) {
-			ptrdiff_t at = first(pack_number) + i;
+			ptrdiff_t at = first(number) + i;
 			x->at[i] = at >= 0 && (size_t)at < valid ? x->at[i] : value;
 		}
 	}
 };
+
+/* f(number, pack, inner) for the packs of this thread: threadIdx.x, + BLOCK, and so on; UNROLL are loaded together. */
+template <typename T, typename F> __device__ __forceinline__ void each_pack(const logits_row<T> &row, F f)
+{
+	for (size_t number = threadIdx.x; number < row.packs; number += BLOCK * UNROLL) {
+		if (number >= row.inner_first && number + BLOCK * (UNROLL - 1) < row.inner_end) {
+			raw_pack<T> raw[UNROLL];
+#pragma unroll
+			for (int u = 0; u < UNROLL; u++)
+				raw[u] = load_16(row.row + row.first(number + u * BLOCK));
+#pragma unroll
+			for (int u = 0; u < UNROLL; u++)
+				f(number + u * BLOCK, unpacked(raw[u]), true);
+			continue;
+		}
+#pragma unroll 1
+		for (size_t at = number; at < number + BLOCK * UNROLL && at < row.packs; at += BLOCK) {
+			if (row.is_inner(at))
+				f(at, unpacked(load_16(row.row + row.first(at))), true);
+			else
+				f(at, load_each(row.row, row.first(at), row.columns), false);
+		}
+	}
+}
 
 /* Largest of some numbers and the sum of exp(x - largest). */
 struct running {
@@ -88,17 +102,16 @@ template <typename T> __device__ __forceinline__ struct running joined(struct ru
 	return {largest, a.sum * exponential<T>(a.largest - shift) + b.sum * exponential<T>(b.largest - shift)};
 }
 
-/* Over the first `valid` columns of a row, by all threads of the block, each of which gets the same bits. */
+/* Of the columns that count, by all threads of the block, each of which gets the same bits. */
 template <typename T>
-__device__ __forceinline__ struct running row_running(const logits_row<T> &row, size_t valid, struct running *shared)
+__device__ __forceinline__ struct running row_running(const logits_row<T> &row, struct running *shared)
 {
 	enum { SIZE = pack_of<T>::SIZE };
 	struct running mine = {-INFINITY, 0.0f};
-#pragma unroll 2
-	for (size_t number = threadIdx.x; number < row.packs; number += BLOCK) {
-		pack<SIZE> x = row.get(number);
+	each_pack(row, [&](size_t number, pack<SIZE> x, bool inner) {
 		float largest = mine.largest, sum = 0;
-		row.mask(number, valid, -INFINITY, &x);
+		if (!inner)
+			row.mask(number, -INFINITY, &x);
 #pragma unroll
 		for (int i = 0; i < SIZE; i++)
 			largest = fmaxf(largest, x.at[i]);
@@ -107,7 +120,7 @@ __device__ __forceinline__ struct running row_running(const logits_row<T> &row, 
 		for (int i = 0; i < SIZE; i++)
 			sum += exponential<T>(x.at[i] - shift);
 		mine = {largest, mine.sum * exponential<T>(mine.largest - shift) + sum};
-	}
+	});
 #pragma unroll
 	for (int lanes = WARP / 2; lanes > 0; lanes /= 2) {
 		struct running other = {__shfl_xor_sync(0xffffffffu, mine.largest, lanes),
@@ -123,32 +136,32 @@ __device__ __forceinline__ struct running row_running(const logits_row<T> &row, 
 	return all;
 }
 
-/* dlogits = weight * (softmax - one at the label), 0 in columns from `valid` on; `label` may be no column of the row.
+/* dlogits = weight * (softmax - one at the label), 0 in columns that do not count; `label` may be no column of the row.
  */
 template <typename T>
-__device__ __forceinline__ void row_gradient(const logits_row<T> &row, T *out, size_t valid, struct running all,
-                                             ptrdiff_t label, float weight)
+__device__ __forceinline__ void row_gradient(const logits_row<T> &row, T *out, struct running all, ptrdiff_t label,
+                                             float weight)
 {
 	enum { SIZE = pack_of<T>::SIZE };
 	float factor = weight / all.sum, shift = shift_of(all.largest);
-#pragma unroll 2
-	for (size_t number = threadIdx.x; number < row.packs; number += BLOCK) {
-		pack<SIZE> x = row.get(number), gradient;
+	each_pack(row, [&](size_t number, const pack<SIZE> &x, bool inner) {
+		pack<SIZE> gradient;
 		ptrdiff_t first = row.first(number);
 #pragma unroll
 		for (int i = 0; i < SIZE; i++)
 			gradient.at[i] = exponential<T>(x.at[i] - shift) * factor;
-		row.mask(number, valid, 0.0f, &gradient);
+		if (!inner)
+			row.mask(number, 0.0f, &gradient);
 		if (label >= first && label < first + SIZE) {
 #pragma unroll
 			for (int i = 0; i < SIZE; i++)
 				gradient.at[i] -= first + i == label ? weight : 0.0f;
 		}
-		if (row.is_whole(number) && (reinterpret_cast<uintptr_t>(out + first) & 15) == 0)
+		if (inner)
 			store_16(out + first, packed<T>(gradient));
 		else
 			store_each(out, first, row.columns, gradient);
-	}
+	});
 }
 
 template <typename T> __device__ __forceinline__ void row_zero(const logits_row<T> &row, T *out)
@@ -198,7 +211,7 @@ template <typename T> __global__ void __launch_bounds__(BLOCK) loss_rows(loss_ca
 {
 	__shared__ struct running shared[BLOCK / WARP];
 	size_t t = blockIdx.x;
-	logits_row<T> row(call.logits, t, call.columns);
+	logits_row<T> row(call.logits, call.dlogits, t, call.columns, call.vocab);
 	T *out = call.dlogits + t * call.columns;
 	int32_t label = call.labels[t];
 	if (label < 0) {
@@ -208,8 +221,8 @@ template <typename T> __global__ void __launch_bounds__(BLOCK) loss_rows(loss_ca
 		return;
 	}
 	float own = widened(row.row[label]); /* before the gradient may take its place */
-	struct running all = row_running(row, call.vocab, shared);
-	row_gradient(row, out, call.vocab, all, (ptrdiff_t)label, weight_of(call));
+	struct running all = row_running(row, shared);
+	row_gradient(row, out, all, (ptrdiff_t)label, weight_of(call));
 	if (threadIdx.x == 0)
 		call.losses[t] = token_loss(all.sum, all.largest, own);
 }
@@ -226,8 +239,8 @@ template <typename T> __global__ void __launch_bounds__(BLOCK) loss_stats(loss_c
 			stats[threadIdx.x] = 0;
 		return;
 	}
-	logits_row<T> row(call.logits, t, call.columns);
-	struct running all = row_running(row, valid_columns(call), shared);
+	logits_row<T> row(call.logits, call.logits, t, call.columns, valid_columns(call));
+	struct running all = row_running(row, shared);
 	if (threadIdx.x != 0)
 		return;
 	ptrdiff_t own = own_column(call, label);
@@ -240,7 +253,7 @@ template <typename T> __global__ void __launch_bounds__(BLOCK) loss_stats(loss_c
 template <typename T> __global__ void __launch_bounds__(BLOCK) loss_shard(loss_call<T> call)
 {
 	size_t t = blockIdx.x;
-	logits_row<T> row(call.logits, t, call.columns);
+	logits_row<T> row(call.logits, call.dlogits, t, call.columns, valid_columns(call));
 	T *out = call.dlogits + t * call.columns;
 	int32_t label = call.labels[t];
 	if (label < 0) {
@@ -261,7 +274,7 @@ template <typename T> __global__ void __launch_bounds__(BLOCK) loss_shard(loss_c
 		if (of[STAT_SUM] != 0) /* NaN goes in */
 			all.sum += of[STAT_SUM] * expf(of[STAT_LARGEST] - all.largest);
 	}
-	row_gradient(row, out, valid_columns(call), all, own_column(call, label), weight_of(call));
+	row_gradient(row, out, all, own_column(call, label), weight_of(call));
 	if (threadIdx.x == 0)
 		call.losses[t] = token_loss(all.sum, all.largest, own);
 }

@@ -3,9 +3,6 @@
 
 #include "executor/cuda/gemm.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 struct linear_case {
 	size_t tokens, inputs, outputs;
 	bool bias;
@@ -16,25 +13,25 @@ static const struct linear_case cases[] = {
     {33, 40, 24, true}, {100, 17, 130, true}, {128, 256, 64, true},
 };
 
-/* Products of one shape, with the workspace that the formulas give them. Ends the program where the library can't. */
-static struct pp_gemm *products(const struct linear_case *c, enum pp_gemm_kind kind, enum pp_cuda_type type,
+/* Products of one shape, with the workspace that the formulas give them. NULL: the case has failed. */
+static struct pp_gemm *products(struct ops *ops, const struct linear_case *c, enum pp_gemm_kind kind,
                                 uint64_t workspace)
 {
 	struct pp_status status = {0};
 	struct pp_gemm *gemm = pp_gemm_create(workspace, &status);
-	struct pp_gemm_shape shape = {kind, type, kind == PP_GEMM_LINEAR && c->bias, c->tokens, c->inputs, c->outputs};
+	bool bias = kind == PP_GEMM_LINEAR && c->bias;
+	struct pp_gemm_shape shape = {kind, ops->type, bias, c->tokens, c->inputs, c->outputs};
 	if (gemm && pp_gemm_plan(gemm, &shape, &status))
 		return gemm;
-	fprintf(stderr, "%s\n", status.text);
-	exit(1);
+	ops_fail(ops, status.text);
+	pp_gemm_destroy(gemm);
+	return NULL;
 }
 
 static void finish(struct ops *ops, struct pp_gemm *gemm)
 {
-	if (pp_gemm_failure(gemm)) {
-		fprintf(stderr, "%s\n", pp_gemm_failure(gemm));
-		exit(1);
-	}
+	if (pp_gemm_failure(gemm))
+		ops_fail(ops, pp_gemm_failure(gemm));
 	(void)cudaStreamSynchronize(ops->stream);
 	pp_gemm_destroy(gemm);
 }
@@ -49,7 +46,9 @@ static void check_linear(struct ops *ops, const void *shape)
 	double *want = ops_zeros(ops, c->tokens * c->outputs);
 	pp_cpu_linear(c->tokens, c->inputs, c->outputs, x, w, b, want);
 	uint64_t workspace = pp_scratch_product(c->tokens, c->outputs);
-	struct pp_gemm *gemm = products(c, PP_GEMM_LINEAR, ops->type, workspace);
+	struct pp_gemm *gemm = products(ops, c, PP_GEMM_LINEAR, workspace);
+	if (!gemm)
+		return;
 	void *y = ops_room(ops, ops->element, c->tokens * c->outputs);
 	pp_gemm_linear(gemm, ops->stream, ops->type, c->tokens, c->inputs, c->outputs,
 	               ops_give(ops, ops->element, c->tokens * c->inputs, x),
@@ -68,7 +67,9 @@ static void check_linear_dx(struct ops *ops, const void *shape)
 	double *want = ops_zeros(ops, c->tokens * c->inputs);
 	pp_cpu_linear_dx(c->tokens, c->inputs, c->outputs, dy, w, want);
 	uint64_t workspace = pp_scratch_product(c->tokens, c->inputs);
-	struct pp_gemm *gemm = products(c, PP_GEMM_LINEAR_DX, ops->type, workspace);
+	struct pp_gemm *gemm = products(ops, c, PP_GEMM_LINEAR_DX, workspace);
+	if (!gemm)
+		return;
 	void *dx = ops_room(ops, ops->element, c->tokens * c->inputs);
 	pp_gemm_linear_dx(gemm, ops->stream, ops->type, c->tokens, c->inputs, c->outputs,
 	                  ops_give(ops, ops->element, c->tokens * c->outputs, dy),
@@ -87,7 +88,9 @@ static void check_linear_dw(struct ops *ops, const void *shape, bool accumulate)
 	float *got = ops_give(ops, OPS_F32, c->outputs * c->inputs, dw);
 	pp_cpu_linear_dw(c->tokens, c->inputs, c->outputs, dy, x, dw, accumulate, NULL, false);
 	uint64_t workspace = pp_scratch_product(c->outputs, c->inputs);
-	struct pp_gemm *gemm = products(c, PP_GEMM_LINEAR_DW, ops->type, workspace);
+	struct pp_gemm *gemm = products(ops, c, PP_GEMM_LINEAR_DW, workspace);
+	if (!gemm)
+		return;
 	pp_gemm_linear_dw(gemm, ops->stream, ops->type, c->tokens, c->inputs, c->outputs,
 	                  ops_give(ops, ops->element, c->tokens * c->outputs, dy),
 	                  ops_give(ops, ops->element, c->tokens * c->inputs, x), got, accumulate,

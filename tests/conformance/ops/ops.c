@@ -231,6 +231,13 @@ static double element_at(enum ops_element element, const unsigned char *from)
 
 /* ---- comparisons ------------------------------------------------------------------------------- */
 
+void ops_fail(struct ops *ops, const char *why)
+{
+	if (!ops->memory->failed)
+		printf("  %s %s: %s\n", ops->memory->name, ops->type == PP_CUDA_BF16 ? "bf16" : "f32", why);
+	ops->memory->failed = true;
+}
+
 static void report(struct ops *ops, const char *what, size_t at, double got, double expected, const char *why)
 {
 	if (!ops->memory->failed)

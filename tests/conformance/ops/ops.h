@@ -68,6 +68,9 @@ void ops_expect_equal(struct ops *ops, const char *what, enum ops_element elemen
 void ops_expect_same(struct ops *ops, const char *what, enum ops_element element, size_t count, const void *a,
                      const void *b);
 
+/* The case could not run. */
+void ops_fail(struct ops *ops, const char *why);
+
 /* ---- the cases, one file each ------------------------------------------------------------------ */
 
 void ops_embed(struct ops *ops);
