@@ -14,43 +14,85 @@ template <int WIDTH_, int WARPS_, int TILES_, int KEYS_, int BLOCKS_> struct for
 	static constexpr int SHARED_BYTES = (QUERIES + 4 * KEYS) * PITCH * 2;
 };
 
-/* Running softmax of a warp's rows, of which each thread knows two for each tile, and what they attended to so far.
- * `sum` is of this thread's columns only until the end. */
+/* Running softmax of a warp's rows, of which each thread knows two for each tile, and what they attended to so far:
+ * weights are 2^(score - shift). `sum` is of this thread's columns only until the end. */
 template <class PLAN> struct forward_state {
-	float best[PLAN::TILES][2], sum[PLAN::TILES][2];
+	float shift[PLAN::TILES][2], sum[PLAN::TILES][2];
 	float out[PLAN::TILES][PLAN::WIDTH / 8][4];
 };
 
+/* A row keeps its shift until weights would exceed 2^HEADROOM: any shift gives the same quotients, and sums are far
+ * from the end of the range. */
+static constexpr float FORWARD_HEADROOM = 8;
+
 template <class PLAN> using forward_scores = float[PLAN::TILES][PLAN::KEYS / 8][4];
 
-/* Weights exp(score - best) of one row; what was summed up so far is scaled to the new best. */
+/* The largest score of one row, for powers of two. */
 template <class PLAN>
-static __device__ __forceinline__ void soften_row(uint32_t (&weight)[PLAN::TILES][PLAN::KEYS / 16][4],
-                                                  const forward_scores<PLAN> &score, struct forward_state<PLAN> &state,
-                                                  int tile, int lower, float scale2)
+static __device__ __forceinline__ float largest_of_row(const forward_scores<PLAN> &score, int tile, int lower,
+                                                       float scale2)
 {
-	float best = state.best[tile][lower];
+	float best = -INFINITY;
 #pragma unroll
 	for (int n = 0; n < PLAN::KEYS / 8; n++)
 		best = fmaxf(best, fmaxf(score[tile][n][lower * 2], score[tile][n][lower * 2 + 1]));
 	best = fmaxf(best, __shfl_xor_sync(0xffffffffu, best, 1));
 	best = fmaxf(best, __shfl_xor_sync(0xffffffffu, best, 2));
-	float shift = best == -INFINITY ? 0.0f : best * scale2; /* all masked so far */
-	float correction = pp_power2(state.best[tile][lower] * scale2 - shift), sum = 0;
-	state.best[tile][lower] = best;
+	return best * scale2;
+}
+
+/* What a row has summed up so far, for a new shift. */
+template <class PLAN>
+static __device__ __forceinline__ void shift_row(struct forward_state<PLAN> &state, int tile, int lower, float best)
+{
+	float shift = fmaxf(state.shift[tile][lower], best);
+	float correction = shift == -INFINITY ? 1.0f : pp_power2(state.shift[tile][lower] - shift);
+	state.shift[tile][lower] = shift;
+	state.sum[tile][lower] *= correction;
+#pragma unroll
+	for (int n = 0; n < PLAN::WIDTH / 8; n++) {
+		state.out[tile][n][lower * 2] *= correction;
+		state.out[tile][n][lower * 2 + 1] *= correction;
+	}
+}
+
+/* New shifts where a row of the warp needs one. */
+template <class PLAN>
+static __device__ __forceinline__ void shift_rows(const forward_scores<PLAN> &score, struct forward_state<PLAN> &state,
+                                                  float scale2)
+{
+	float best[PLAN::TILES][2];
+	bool higher = false;
+#pragma unroll
+	for (int tile = 0; tile < PLAN::TILES; tile++)
+#pragma unroll
+		for (int lower = 0; lower < 2; lower++) {
+			best[tile][lower] = largest_of_row<PLAN>(score, tile, lower, scale2);
+			higher = higher || best[tile][lower] > state.shift[tile][lower] + FORWARD_HEADROOM;
+		}
+	if (!__any_sync(0xffffffffu, higher))
+		return;
+#pragma unroll
+	for (int tile = 0; tile < PLAN::TILES; tile++)
+#pragma unroll
+		for (int lower = 0; lower < 2; lower++)
+			shift_row<PLAN>(state, tile, lower, best[tile][lower]);
+}
+
+/* Weights of one row. */
+template <class PLAN>
+static __device__ __forceinline__ void soften_row(uint32_t (&weight)[PLAN::TILES][PLAN::KEYS / 16][4],
+                                                  const forward_scores<PLAN> &score, struct forward_state<PLAN> &state,
+                                                  int tile, int lower, float scale2)
+{
+	float shift = state.shift[tile][lower] == -INFINITY ? 0.0f : state.shift[tile][lower]; /* all masked so far */
 #pragma unroll
 	for (int n = 0; n < PLAN::KEYS / 8; n++) {
 		float first = pp_power2(score[tile][n][lower * 2] * scale2 - shift);
 		float second = pp_power2(score[tile][n][lower * 2 + 1] * scale2 - shift);
-		sum += first + second;
+		state.sum[tile][lower] += first + second;
 		operand_set(weight[tile], n, lower, first, second);
 	}
-	state.sum[tile][lower] = state.sum[tile][lower] * correction + sum;
-#pragma unroll
-	for (int n = 0; n < PLAN::WIDTH / 8; n++)
-#pragma unroll
-		for (int i = lower * 2; i < lower * 2 + 2; i++)
-			state.out[tile][n][i] *= correction;
 }
 
 /* A warp's part of one tile of keys and values. */
@@ -66,6 +108,7 @@ forward_step(struct forward_state<PLAN> &state, const struct attention_frame &fr
 	product_rows<PLAN::WIDTH, PLAN::TILES, PLAN::KEYS / 8>(score, q, k);
 	if (first_key + PLAN::KEYS - 1 > first_query || first_key + frame.window <= first_query + ROWS - 1)
 		mask_scores<false>(score, first_query - first_key, frame.window);
+	shift_rows<PLAN>(score, state, frame.scale2);
 	uint32_t weight[PLAN::TILES][PLAN::KEYS / 16][4];
 #pragma unroll
 	for (int tile = 0; tile < PLAN::TILES; tile++)
@@ -92,7 +135,7 @@ static __device__ __forceinline__ void forward_end(const struct forward_state<PL
 			factor[tile][lower] = 1.0f / sum;
 			int query = first_query + tile * 16 + lower * 8 + lane / 4;
 			if (lane % 4 == 0 && query < frame.seq)
-				lse[(size_t)query * frame.heads] = state.best[tile][lower] * frame.scale + logf(sum);
+				lse[(size_t)query * frame.heads] = state.shift[tile][lower] * 0.693147181f + logf(sum);
 		}
 }
 
@@ -122,7 +165,7 @@ static __global__ void __launch_bounds__(PLAN::THREADS, PLAN::BLOCKS)
 	struct forward_state<PLAN> state;
 #pragma unroll
 	for (int tile = 0; tile < PLAN::TILES; tile++) {
-		state.best[tile][0] = state.best[tile][1] = -INFINITY;
+		state.shift[tile][0] = state.shift[tile][1] = -INFINITY;
 		state.sum[tile][0] = state.sum[tile][1] = 0;
 #pragma unroll
 		for (int n = 0; n < WIDTH / 8; n++)
