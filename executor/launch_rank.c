@@ -78,6 +78,9 @@ static bool choose_link(struct pp_rank_process *process, uint32_t here, const st
 	const struct pp_launch *launch = process->launch;
 	const struct pp_device_ops *device = launch->device;
 	*link = NULL;
+	if (!device->staged && launch->link == PP_LINK_DIRECT)
+		return pp_fail(status, PP_EXIT_ENVIRONMENT, "--transport=nccl connects GPUs, and this run is on device %s",
+		               device->name);
 	if (!device->staged)
 		return true;
 	*link = device->staged;

@@ -14,7 +14,7 @@
 #include "gpu_library.h"
 #endif
 
-enum { TRANSPORT_AUTO, TRANSPORT_LOOP, TRANSPORT_MPI };
+enum { TRANSPORT_AUTO, TRANSPORT_LOOP, TRANSPORT_MPI, TRANSPORT_NCCL };
 enum { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
 
 struct arguments {
@@ -24,7 +24,7 @@ struct arguments {
 	unsigned graph; /* enum pp_graph */
 	const char *trace, *profile, *metrics, *data, *save, *resume, *init, *stop_file, *report, *gpus;
 	unsigned queues; /* enum pp_layout */
-	bool sync_send, check_identity, canary, memory, weights_hash, quiet;
+	bool staged, sync_send, check_identity, canary, memory, weights_hash, quiet;
 };
 
 static const struct pp_option table[] = {
@@ -36,8 +36,12 @@ static const struct pp_option table[] = {
      "GPUs to use, as 0,2 (default all): the ranks of a machine get one after the other, over again", 0, 0, 0},
     {"graph", 0, PP_OPTION_CHOICE, "off|body|step", offsetof(struct arguments, graph),
      "what a GPU starts at once: a kernel, a body (default), or a whole step; results are the same", 0, 0, 0},
-    {"transport", 0, PP_OPTION_CHOICE, "auto|loop|mpi", offsetof(struct arguments, transport),
-     "how ranks talk; auto: mpi when started by mpirun, else loop, where ranks are threads", 0, 0, 0},
+    {"transport", 0, PP_OPTION_CHOICE, "auto|loop|mpi|nccl", offsetof(struct arguments, transport),
+     "how ranks talk; auto: mpi when started by mpirun, else loop, where ranks are threads, or the memory of --spawn; "
+     "and nccl between GPUs where every rank has one (docs/nccl.md)",
+     0, 0, 0},
+    {"staged", 0, PP_OPTION_FLAG, NULL, offsetof(struct arguments, staged),
+     "never nccl, and what GPUs send goes through the host's memory even where MPI could take it from theirs", 0, 0, 0},
     {"spawn", 0, PP_OPTION_UINT, "N", offsetof(struct arguments, spawn),
      "start N processes on this machine, one for each rank, without mpirun", 1, 16384, 0},
     {"data", 0, PP_OPTION_TEXT, "FILE", offsetof(struct arguments, data), "train on this file instead of the program's",
@@ -106,20 +110,22 @@ static const struct pp_device_ops *gpu_device(struct pp_status *status)
 
 enum { TABLE_COUNT = sizeof table / sizeof *table };
 
-static const char examples[] = "usage: mpirun -n N piperun [options] PROGRAM.ppx\n"
-                               "       piperun [options] PROGRAM.ppx            ranks are threads of this process\n"
-                               "       piperun --spawn=N [options] PROGRAM.ppx  ranks are processes of this machine\n"
-                               "\n"
-                               "examples:\n"
-                               "  mpirun -n 4 piperun demo.ppx\n"
-                               "  mpirun -n 4 piperun demo.ppx --steps=20 --metrics=run.jsonl --trace=run.json\n"
-                               "  mpirun -n 4 piperun demo.ppx --steps=20 --profile=costs.json\n"
-                               "  piperun demo.ppx --data=/usr/share/common-licenses/GPL-2\n"
-                               "  piperun demo.ppx --device=cuda               ranks are threads that share a GPU\n"
-                               "  mpirun -n 4 piperun demo.ppx --save=run1 --steps=100\n"
-                               "  mpirun -n 4 piperun demo.ppx --save=run1 --resume=run1\n"
-                               "\n"
-                               "options:\n";
+static const char examples[] =
+    "usage: mpirun -n N piperun [options] PROGRAM.ppx\n"
+    "       piperun [options] PROGRAM.ppx            ranks are threads of this process\n"
+    "       piperun --spawn=N [options] PROGRAM.ppx  ranks are processes of this machine\n"
+    "\n"
+    "examples:\n"
+    "  mpirun -n 4 piperun demo.ppx\n"
+    "  mpirun -n 4 piperun demo.ppx --steps=20 --metrics=run.jsonl --trace=run.json\n"
+    "  mpirun -n 4 piperun demo.ppx --steps=20 --profile=costs.json\n"
+    "  piperun demo.ppx --data=/usr/share/common-licenses/GPL-2\n"
+    "  piperun demo.ppx --device=cuda               ranks are threads that share a GPU\n"
+    "  piperun demo.ppx --spawn=4 --device=cuda     ranks are processes; NCCL if there are 4 GPUs\n"
+    "  mpirun -n 4 piperun demo.ppx --save=run1 --steps=100\n"
+    "  mpirun -n 4 piperun demo.ppx --save=run1 --resume=run1\n"
+    "\n"
+    "options:\n";
 
 static const char exit_codes[] =
     "\nexit: 0 ok, 1 program rejected, 2 usage, 3 environment or start check, 5 run failed\n"
@@ -169,7 +175,7 @@ static int start_spawned(struct pp_launch *launch, unsigned transport, uint32_t 
 	}
 	if (transport == TRANSPORT_LOOP || transport == TRANSPORT_MPI) {
 		pp_fail(&status, PP_EXIT_USAGE,
-		        "--spawn has a transport of its own between its processes: leave out --transport");
+		        "--spawn has a transport of its own between its processes: leave out --transport, or ask for nccl");
 		return usage_error(&status);
 	}
 	launch->launched = true;
@@ -183,6 +189,11 @@ static int start(struct pp_launch *launch, unsigned transport)
 	if (transport == TRANSPORT_LOOP && processes > 1) {
 		pp_fail(&status, PP_EXIT_USAGE, "--transport=loop runs all ranks in one process, but mpirun started %lu",
 		        processes);
+		return usage_error(&status);
+	}
+	if (transport == TRANSPORT_NCCL && processes == 0) {
+		pp_fail(&status, PP_EXIT_USAGE,
+		        "--transport=nccl wants a process for each rank: start them with mpirun, or with --spawn=N");
 		return usage_error(&status);
 	}
 	if (transport == TRANSPORT_LOOP || (transport == TRANSPORT_AUTO && processes == 0)) {
@@ -215,6 +226,13 @@ static struct pp_limits limits_of(const struct arguments *values)
 	                          .heartbeat = values->timeout_heartbeat * second};
 }
 
+static enum pp_link_choice link_of(const struct arguments *values)
+{
+	if (values->transport == TRANSPORT_NCCL)
+		return PP_LINK_DIRECT;
+	return values->staged || values->transport == TRANSPORT_MPI ? PP_LINK_STAGED : PP_LINK_AUTO;
+}
+
 static int run(struct pp_arena *arena, int argc, char **argv)
 {
 	struct arguments values = {.threads = 1, .graph = PP_GRAPH_BODY};
@@ -243,6 +261,14 @@ static int run(struct pp_arena *arena, int argc, char **argv)
 		pp_fail(&status, PP_EXIT_USAGE, "--resume already loads the weights: give it or --init");
 		return usage_error(&status);
 	}
+	if (values.staged && values.transport == TRANSPORT_NCCL) {
+		pp_fail(&status, PP_EXIT_USAGE, "--staged keeps nccl away, --transport=nccl asks for it: give one of them");
+		return usage_error(&status);
+	}
+	if (values.transport == TRANSPORT_NCCL && values.device == DEVICE_CPU) {
+		pp_fail(&status, PP_EXIT_USAGE, "--transport=nccl connects GPUs: it does not go with --device=cpu");
+		return usage_error(&status);
+	}
 	const struct pp_device_ops *device = values.device == DEVICE_CPU    ? &pp_device_cpu
 	                                     : values.device == DEVICE_CUDA ? gpu_device(&status)
 	                                                                    : NULL;
@@ -256,6 +282,8 @@ static int run(struct pp_arena *arena, int argc, char **argv)
 	    .transport = {.sync_send = values.sync_send || values.queues != PP_LAYOUT_CHANNEL,
 	                  .check_identity = values.check_identity},
 	    .queues = (enum pp_layout)values.queues,
+	    .link = link_of(&values),
+	    .through_host = values.staged,
 	    .run = {.steps = values.steps,
 	            .data_path = values.data,
 	            .metrics_path = values.metrics,

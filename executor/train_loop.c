@@ -50,6 +50,7 @@ struct training {
 	struct pp_training_point begin;
 	char from[PP_PATH_MAX]; /* checkpoint that was loaded, or "" */
 	struct pp_checkpoints checkpoints;
+	bool parted;            /* all ranks know that one of them has no device */
 	bool due;               /* a checkpoint has come due and is not saved yet */
 	uint64_t saved;         /* step of the last checkpoint */
 	bool updated;           /* the last step was */
@@ -131,8 +132,21 @@ static struct pp_report_link report_link(const struct training *training)
 	return (struct pp_report_link){run->transport, run->endpoint, run->watch, &run->interp};
 }
 
-static bool make_device(struct pp_rank_run *run, struct pp_status *status)
+/* Ranks make connections for their devices together: nobody begins if one of them has no device. */
+static bool bind_device(struct training *training, bool made, struct pp_status *status)
 {
+	struct pp_rank_run *run = training->run;
+	const struct pp_transport_ops *transport = run->transport;
+	if (!transport->bind)
+		return made;
+	training->parted = !pp_run_agree(transport, run->endpoint, run->watch, (uint32_t)pp_grid_world(run->program),
+	                                 "waiting for all devices", made, status);
+	return !training->parted && transport->bind(run->endpoint, run->interp.device, status);
+}
+
+static bool make_device(struct training *training, struct pp_status *status)
+{
+	struct pp_rank_run *run = training->run;
 	const struct pp_device_ops *ops = run->device_ops;
 	const struct pp_transport_ops *transport = run->transport;
 	struct pp_device_options options = run->options->device;
@@ -153,8 +167,8 @@ static bool make_device(struct pp_rank_run *run, struct pp_status *status)
 	options.local = run->local;
 	options.marks = pp_interp_marks(run->program);
 	run->interp.device = ops->create(run->program, coord, &options, status);
-	return run->interp.device && (!transport->bind || transport->bind(run->endpoint, run->interp.device, status)) &&
-	       pp_interp_open(&run->interp, status) && ops->init(run->interp.device, run->program->train.seed, status);
+	return bind_device(training, run->interp.device != NULL, status) && pp_interp_open(&run->interp, status) &&
+	       ops->init(run->interp.device, run->program->train.seed, status);
 }
 
 /* A planted fault that strikes nothing would pass for a run that survived it. */
@@ -207,7 +221,7 @@ static bool prepare(struct training *training, struct pp_status *status)
 	                             .watch = run->watch,
 	                             .jitter = options->jitter,
 	                             .fault = options->fault};
-	if (!make_device(run, status))
+	if (!make_device(training, status))
 		return false;
 	if (options->canary && !(training->canary = pp_canary_open(interp, status)))
 		return false;
@@ -514,8 +528,8 @@ bool pp_run_rank(struct pp_rank_run *run, struct pp_status *status)
 	pp_watch_doing(run->watch, "preparing");
 	bool fine = prepare(&training, status);
 	uint32_t world = (uint32_t)pp_grid_world(run->program);
-	bool ok = pp_run_agree(run->transport, run->endpoint, run->watch, world, "waiting for all ranks to be ready", fine,
-	                       status);
+	bool ok = !training.parted && pp_run_agree(run->transport, run->endpoint, run->watch, world,
+	                                           "waiting for all ranks to be ready", fine, status);
 	ok = ok && pp_checkpoints_start(&training.checkpoints, run->options, &training.begin, training.from, status);
 	ok = ok && agree_on_evaluation(&training, status);
 	fine = ok && open_outputs(&training, status);

@@ -8,6 +8,10 @@
 #include "device_parts.h"
 #include "gpu.h"
 #include "links/loop_cuda.h"
+#include "links/staged.h"
+#ifdef PP_HAVE_NCCL
+#include "links/nccl/nccl.h"
+#endif
 
 #include "executor/device_share.h"
 
@@ -163,6 +167,10 @@ static struct pp_device *create(const struct pp_program *program, struct pp_coor
 const struct pp_device_ops pp_device_cuda = {
     .name = "cuda",
     .mover = &pp_loop_mover_cuda,
+    .staged = &pp_link_staged,
+#ifdef PP_HAVE_NCCL
+    .direct = &pp_link_nccl,
+#endif
     .has_guards = true,
     .own_memory = true,
     .present = present,

@@ -1,0 +1,16 @@
+/* Worlds of ranks with devices, as threads on one GPU: the loop transport with its mover, staging over host transports,
+ * NCCL with the loop transport for control data. */
+#ifndef PP_GPU_WORLDS_H
+#define PP_GPU_WORLDS_H
+
+#include "support/world.h"
+
+extern const struct pp_test_world pp_test_world_cuda, pp_test_world_staged_loop, pp_test_world_staged_local;
+/* Messages without a copy, as over a CUDA-aware MPI. */
+extern const struct pp_test_world pp_test_world_direct;
+
+#ifdef PP_HAVE_NCCL
+extern const struct pp_test_world pp_test_world_nccl;
+#endif
+
+#endif
