@@ -80,7 +80,8 @@ static bool split_by_bytes(struct pp_arena *arena, const struct pp_balance_probl
 static uint32_t *level(struct pp_arena *arena, const struct pp_balance_problem *problem, const uint64_t *headroom)
 {
 	struct pp_balance_problem capped = *problem;
-	uint64_t *cap = PP_NEW_ARRAY(arena, uint64_t, problem->ranks), *bytes = PP_NEW_ARRAY(arena, uint64_t, problem->ranks);
+	uint64_t *cap = PP_NEW_ARRAY(arena, uint64_t, problem->ranks),
+	         *bytes = PP_NEW_ARRAY(arena, uint64_t, problem->ranks);
 	struct pp_split best = {0};
 	if (!split_by_bytes(arena, problem, &best))
 		return NULL;

@@ -6,6 +6,7 @@
 #include "codegen/lower.h"
 #include "codegen/plan_memory.h"
 #include "cost.h"
+#include "deadline.h"
 #include "joint/joint.h"
 #include "lean.h"
 #include "memory_floor.h"
@@ -27,7 +28,6 @@
 
 #include <inttypes.h>
 #include <string.h>
-#include <time.h>
 
 static bool run_parse(struct pp_unit *unit)
 {
@@ -45,9 +45,8 @@ static void print_ast(const struct pp_unit *unit, FILE *out)
 static void share_deadline(struct pp_unit *unit)
 {
 	struct pp_seek *seek = &unit->resolved.spec.seek;
-	struct timespec now;
-	if (seek->used && seek->timeout && !unit->deadline && clock_gettime(CLOCK_MONOTONIC, &now) == 0)
-		unit->deadline = pp_plus((uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec, seek->timeout);
+	if (seek->used && seek->timeout && !unit->deadline)
+		unit->deadline = pp_plus(pp_now(), seek->timeout);
 	seek->deadline = unit->deadline;
 }
 

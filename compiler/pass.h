@@ -43,6 +43,8 @@ struct pp_unit {
 	const char *instead;
 	struct pp_lean *lean; /* the build that needs least memory (lean.h); NULL: not asked for yet */
 	bool contestant;
+	uint64_t
+	    to_beat; /* what the objective is elsewhere, or for `given`: what is not less need not be tried; 0: nothing */
 	double deviation; /* of the profile's stages from times of layers, as a share */
 	struct pp_program *program;
 	struct pp_sim sim;

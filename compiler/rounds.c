@@ -125,12 +125,11 @@ static void report_over(const struct pp_unit *unit, const struct pp_lean *least)
 		             "rank %" PRIu32 " needs %" PRIu64 " bytes (%s), %" PRIu64 " more than `memory`", least->rank,
 		             least->needed, pp_show_bytes(arena, least->needed), over);
 	else
-		m = pp_error(unit->diag, "E0501", spec->cluster_span, "rank %" PRIu32 " needs %s of %s (%s over)", least->rank,
-		             pp_show_bytes_beside(arena, pp_plus(least->needed, spec->cluster.gpu.reserve),
-		                                  spec->cluster.gpu.memory),
-		             pp_show_bytes_beside(arena, spec->cluster.gpu.memory,
-		                                  pp_plus(least->needed, spec->cluster.gpu.reserve)),
-		             pp_show_bytes(arena, over));
+		m = pp_error(
+		    unit->diag, "E0501", spec->cluster_span, "rank %" PRIu32 " needs %s of %s (%s over)", least->rank,
+		    pp_show_bytes_beside(arena, pp_plus(least->needed, spec->cluster.gpu.reserve), spec->cluster.gpu.memory),
+		    pp_show_bytes_beside(arena, spec->cluster.gpu.memory, pp_plus(least->needed, spec->cluster.gpu.reserve)),
+		    pp_show_bytes(arena, over));
 	pp_note(m, "weights, gradients, moments and workspace %s, activations and messages %s",
 	        pp_show_bytes(arena, least->fixed), pp_show_bytes(arena, least->needed - least->fixed));
 	pp_shortage_help(unit, m, least->needed);

@@ -1,5 +1,5 @@
-/* What a rank may take against what its plan takes: other splits and orders where memory is short, and what is said where
- * none fits. */
+/* What a rank may take against what its plan takes: other splits and orders where memory is short, and what is said
+ * where none fits. */
 #ifndef PP_ROUNDS_H
 #define PP_ROUNDS_H
 

@@ -170,8 +170,7 @@ void pp_shortage_report(const struct pp_unit *unit, const struct pp_lean *lean)
 {
 	struct pp_arena *arena = unit->arena;
 	const struct pp_spec *spec = &unit->resolved.spec;
-	const struct pp_balance_problem *problem =
-	    pp_partition_problem(arena, spec, &unit->draft, NULL, &unit->stages);
+	const struct pp_balance_problem *problem = pp_partition_problem(arena, spec, &unit->draft, NULL, &unit->stages);
 	struct pp_lean balanced =
 	    as_balanced(unit, unit->first ? unit->first : pp_split_copy(arena, &unit->stages, problem->layers));
 	const struct pp_lean *of = lean ? lean : &balanced;
@@ -183,8 +182,8 @@ void pp_shortage_report(const struct pp_unit *unit, const struct pp_lean *lean)
 	uint64_t counted = pp_plus(fixed, stashes), buffers = of->needed > counted ? of->needed - counted : 0;
 	struct pp_message *m =
 	    pp_error(unit->diag, "E0501", pp_shortage_is_bounded(unit) ? spec->schedule_span : spec->cluster_span,
-	             "rank %" PRIu32 " needs %s of %s (%s over)%s", of->rank, pp_show_bytes_beside(arena, of->needed, limit),
-	             pp_show_bytes_beside(arena, limit, of->needed),
+	             "rank %" PRIu32 " needs %s of %s (%s over)%s", of->rank,
+	             pp_show_bytes_beside(arena, of->needed, limit), pp_show_bytes_beside(arena, limit, of->needed),
 	             pp_show_bytes(arena, of->needed > limit ? of->needed - limit : 0),
 	             spec->stages.split || spec->stages.balance == PP_BALANCE_EVEN ? "" : " in the best split found");
 	pp_note(m, "%s, stashes %s%s%s%s", states_text(arena, spec, &unit->stages, problem, of->first, of->rank),

@@ -1,9 +1,15 @@
 /* The balance of layers needs to know how many microbatches a rank holds, and a policy that looks at memory needs to
- * know the layers: neither can go first. So several splits go through all passes, and the fastest program wins. */
+ * know the layers: neither can go first. So several splits go through all passes, and the fastest program wins. Of a
+ * schedule whose rows are fixed, the splits on which they are fastest and fit.
+ *
+ * What can't win is left out: a split whose lower bound is no less than the fastest program so far, here or on another
+ * placement. */
 #include "split_contest.h"
 
 #include "balance.h"
 #include "cost.h"
+#include "measured.h"
+#include "order_problem.h"
 #include "partition.h"
 #include "policy.h"
 #include "schedule_make.h"
@@ -20,15 +26,24 @@ enum {
 	LEAST_SPLITS = 6,
 	MOST_NAMED = 4000,      /* actions of a step: with more, named schedules that look at costs take long */
 	MOST_CONTESTED = 20000, /* actions of a step: with more, one compilation takes seconds */
+	MOST_REFUSED = 4,       /* programs of fixed rows that need more memory than their order */
+	MOST_RUNGS = 64,        /* bounds on memory that splits for fixed rows are made for */
+	OWN_GAIN = 10,          /* percent that a split of its own may win for a named schedule */
+};
+
+struct candidate {
+	uint32_t *first; /* [stages + 1] */
+	const struct pp_order_problem *problem;
+	uint64_t least; /* no order takes less time */
+	uint64_t value; /* of fixed rows */
 };
 
 struct contest {
 	struct pp_unit *unit;
-	const struct pp_stages *stages; /* priced layers */
-	uint32_t *splits[MOST_SPLITS];
+	struct pp_unit *draft; /* priced layers */
+	struct candidate splits[MOST_SPLITS];
 	uint32_t count, most;
-	uint64_t value; /* of the best so far */
-	const char *name;
+	uint64_t value; /* of the best so far, or of another placement */
 };
 
 static struct pp_unit open_trial(const struct pp_unit *unit)
@@ -39,63 +54,97 @@ static struct pp_unit open_trial(const struct pp_unit *unit)
 	return trial;
 }
 
-static const char *copy_text(struct pp_arena *arena, const char *text)
+/* The order of a trial, for the unit; with how its search went, or what there is to say of an order that was not
+ * searched for. */
+static struct pp_schedule *take_order(const struct pp_unit *unit, const struct pp_unit *trial, const char *name)
 {
-	return text ? pp_arena_printf(arena, "%s", text) : NULL;
+	struct pp_schedule *given = pp_schedule_copy(unit->arena, &trial->schedule);
+	given->name = unit->resolved.spec.schedule_name;
+	if (given->search || !unit->resolved.policy || strcmp(unit->resolved.policy, "search") != 0)
+		return given;
+	struct pp_search_report report = {.bound = trial->sim.bound,
+	                                  .value = pp_search_built(&trial->resolved, trial->program->ranks, &trial->sim),
+	                                  .start = name,
+	                                  .stopped = "effort"};
+	struct pp_schedule searched = *given;
+	searched.search = &report;
+	return pp_schedule_copy(unit->arena, &searched);
 }
 
-/* How a search went, or what there is to say of an order that was not searched for. */
-static struct pp_search_report *copy_report(struct pp_arena *arena, const struct pp_unit *trial, const char *name)
-{
-	struct pp_search_report *report = PP_NEW(arena, struct pp_search_report);
-	if (trial->schedule.search)
-		*report = *trial->schedule.search;
-	else
-		*report =
-		    (struct pp_search_report){.bound = trial->sim.bound,
-		                              .value = pp_search_built(&trial->resolved, trial->program->ranks, &trial->sim),
-		                              .start = name,
-		                              .stopped = "effort"};
-	report->start = copy_text(arena, report->start);
-	report->stopped = copy_text(arena, report->stopped);
-	report->bound.makespan_term = copy_text(arena, report->bound.makespan_term);
-	report->bound.span_term = copy_text(arena, report->bound.span_term);
-	return report;
-}
-
-/* Run a competitor through the passes; if it is the best so far, its split and order become those of the unit. */
+/* Run a competitor through the passes; if it is the best so far, its split becomes that of the unit, and so does its
+ * order where rows are not fixed. */
 static void compete(struct contest *contest, struct pp_unit *trial, const char *name)
 {
 	struct pp_unit *unit = contest->unit;
 	const struct pp_spec *spec = &unit->resolved.spec;
-	if (pp_compile(trial, PP_PASS_simulate, NULL, NULL)) {
-		bool span = spec->seek.objective == PP_SEEK_SPAN;
-		uint64_t value = span ? trial->sim.longest_span : trial->sim.makespan;
-		if (value < contest->value) {
-			contest->value = value;
-			unit->first = pp_split_copy(unit->arena, &trial->stages, spec->model.layer_count);
-			struct pp_schedule *given = pp_schedule_copy(unit->arena, &trial->schedule);
-			given->name = spec->schedule_name;
-			given->search = NULL;
-			if (strcmp(unit->resolved.policy, "search") == 0)
-				given->search = copy_report(unit->arena, trial, name);
-			unit->given = given;
-		}
+	bool span = spec->seek.objective == PP_SEEK_SPAN, ok = pp_compile(trial, PP_PASS_simulate, NULL, NULL);
+	uint64_t value = !ok ? UINT64_MAX : span ? trial->sim.longest_span : trial->sim.makespan;
+	if (value < contest->value) {
+		contest->value = value;
+		unit->first = pp_split_copy(unit->arena, &trial->stages, spec->model.layer_count);
+		unit->given = pp_schedule_aware(&unit->resolved) ? take_order(unit, trial, name) : NULL;
 	}
 	pp_arena_destroy(trial->arena);
 }
 
 /* ---- splits ---------------------------------------------------------------------------------- */
 
+static const struct pp_order_problem *problem_of(struct contest *contest, const uint32_t *first)
+{
+	struct pp_unit *draft = contest->draft;
+	const struct pp_spec *spec = &draft->resolved.spec;
+	struct pp_stages stages = draft->stages;
+	stages.count = draft->draft.stages;
+	stages.items = PP_NEW_ARRAY(draft->arena, struct pp_stage_plan, stages.count);
+	for (uint32_t s = 0; s < stages.count; s++) {
+		stages.items[s].first_layer = first[s];
+		stages.items[s].layer_count = first[s + 1] - first[s];
+		stages.items[s].rank = draft->draft.stage_rank[s];
+	}
+	pp_cost_stages(spec, &stages);
+	if (spec->profile)
+		pp_measured_stages(spec, &stages);
+	return pp_order_of_stages(draft->arena, spec, draft->draft.stage_rank, &stages, NULL, spec->schedule_memory);
+}
+
+/* The work of the slowest rank; for the makespan, behind the first arrival on it. */
+static uint64_t least_time(struct pp_arena *arena, const struct pp_order_problem *problem, bool span)
+{
+	uint64_t *work = PP_NEW_ARRAY(arena, uint64_t, problem->ranks),
+	         *first = PP_NEW_ARRAY(arena, uint64_t, problem->ranks);
+	bool *seen = PP_NEW_ARRAY(arena, bool, problem->ranks);
+	uint64_t arrival = 0, most = 0;
+	for (uint32_t s = 0; s < problem->stages; s++) {
+		const struct pp_order_stage *stage = &problem->stage[s];
+		uint64_t split = pp_plus(stage->ticks[PP_I], stage->ticks[PP_W]), fused = stage->ticks[PP_B];
+		uint64_t backward = pp_plus(split < fused ? split : fused, stage->recompute), *sum = &work[stage->rank];
+		if (!seen[stage->rank] && !span)
+			first[stage->rank] = arrival;
+		seen[stage->rank] = true;
+		arrival = pp_plus(arrival, pp_plus(stage->ticks[PP_F], stage->forward_hop));
+		*sum = pp_plus(*sum, pp_times(problem->microbatches, pp_plus(stage->ticks[PP_F], backward)));
+	}
+	for (uint32_t r = 0; r < problem->ranks; r++)
+		most = pp_plus(work[r], first[r]) > most ? pp_plus(work[r], first[r]) : most;
+	return problem->pair_permille < 1000 ? pp_thousandths(most, problem->pair_permille) : most;
+}
+
+/* Ascending by the least time; the first of equals stays first. */
 static void add_split(struct contest *contest, const struct pp_split *split, uint32_t stages)
 {
 	size_t bytes = ((size_t)stages + 1) * sizeof *split->first;
 	if (contest->count >= contest->most)
 		return;
 	for (uint32_t i = 0; i < contest->count; i++)
-		if (memcmp(contest->splits[i], split->first, bytes) == 0)
+		if (memcmp(contest->splits[i].first, split->first, bytes) == 0)
 			return;
-	contest->splits[contest->count++] = split->first;
+	struct candidate new = {.first = split->first, .problem = problem_of(contest, split->first)};
+	new.least =
+	    least_time(contest->draft->arena, new.problem, contest->unit->resolved.spec.seek.objective == PP_SEEK_SPAN);
+	uint32_t at = contest->count++;
+	for (; at && contest->splits[at - 1].least > new.least; at--)
+		contest->splits[at] = contest->splits[at - 1];
+	contest->splits[at] = new;
 }
 
 /* What a rank takes beside its layers at least. */
@@ -114,7 +163,7 @@ static uint64_t buffers_of(const struct pp_spec *spec, const struct pp_stages *s
  * evenly, whatever it is. False: no split has that room. */
 static bool add_splits(struct contest *contest, const struct pp_balance_problem *problem, uint32_t most_in_flight)
 {
-	struct pp_arena *arena = contest->unit->arena;
+	struct pp_arena *arena = contest->draft->arena;
 	struct pp_balance_problem timed = *problem, even = *problem;
 	uint32_t *in_flight = PP_NEW_ARRAY(arena, uint32_t, problem->stages);
 	uint64_t *load = PP_NEW_ARRAY(arena, uint64_t, problem->layers);
@@ -137,6 +186,11 @@ static bool add_splits(struct contest *contest, const struct pp_balance_problem 
 
 static void list_splits(struct contest *contest, const struct pp_balance_problem *problem)
 {
+	struct pp_balance_problem free = *problem;
+	struct pp_split split = {0};
+	free.static_bytes = NULL;
+	if (pp_balance_solve(contest->draft->arena, &free, &split))
+		add_split(contest, &split, problem->stages);
 	const struct pp_spec *spec = &contest->unit->resolved.spec;
 	uint32_t most = 2 * problem->ranks < spec->microbatches ? 2 * problem->ranks : spec->microbatches;
 	for (uint32_t k = 1; k <= most; k += 1 + k / 4)
@@ -144,9 +198,38 @@ static void list_splits(struct contest *contest, const struct pp_balance_problem
 			return;
 }
 
+/* The next lower of the bounds on memory that splits for fixed rows are made for, whatever the bound of the spec: an
+ * eighth of a power of two apart, so that what competes under less memory competes under more, too. */
+static uint64_t rung_below(uint64_t bytes)
+{
+	uint64_t step = 1;
+	while (step <= bytes / 32)
+		step *= 2;
+	return bytes ? (bytes - 1) / step * step : 0;
+}
+
+/* Splits with room for what fixed rows hold, under ever less memory. */
+static void list_splits_of_rows(struct contest *contest, const struct pp_balance_problem *problem)
+{
+	struct pp_arena *arena = contest->draft->arena;
+	const struct pp_spec *spec = &contest->unit->resolved.spec;
+	uint64_t limit = pp_order_limit(spec, spec->schedule_memory), *cap = PP_NEW_ARRAY(arena, uint64_t, problem->ranks);
+	struct pp_balance_problem tight = *problem;
+	tight.cap = cap;
+	for (uint64_t bound = rung_below(limit + 1), i = 0; bound && i < MOST_RUNGS; bound = rung_below(bound), i++) {
+		struct pp_split split = {0};
+		for (uint32_t r = 0; r < problem->ranks; r++)
+			cap[r] = problem->cap[r] > limit - bound ? problem->cap[r] - (limit - bound) : 0;
+		if (!pp_balance_solve(arena, &tight, &split) || split.over)
+			return;
+		add_split(contest, &split, problem->stages);
+	}
+}
+
 /* ---- the contest ----------------------------------------------------------------------------- */
 
-/* Whether the split that is fastest without regard to memory has room for all that a good order holds. */
+/* Whether the split that is fastest without regard to memory has room for all that a good order holds, or that fixed
+ * rows hold. */
 static bool is_roomy(struct contest *contest, const struct pp_balance_problem *problem)
 {
 	struct pp_arena *scratch = pp_arena_scratch(contest->unit->arena);
@@ -158,7 +241,8 @@ static bool is_roomy(struct contest *contest, const struct pp_balance_problem *p
 	for (uint32_t s = 0; s < problem->stages; s++)
 		in_flight[s] = most;
 	free.static_bytes = NULL;
-	full.in_flight = in_flight;
+	if (pp_schedule_aware(&contest->unit->resolved))
+		full.in_flight = in_flight;
 	bool roomy = !pp_balance_solve(scratch, &free, &split);
 	if (!roomy) {
 		pp_balance_rate(scratch, &full, &split);
@@ -168,13 +252,93 @@ static bool is_roomy(struct contest *contest, const struct pp_balance_problem *p
 	return roomy;
 }
 
-static void compete_as(struct contest *contest, const char *name, const uint32_t *first)
+/* The unit as it is. */
+static void compete_plain(struct contest *contest)
 {
-	struct pp_unit trial = open_trial(contest->unit);
-	trial.instead = name;
+	struct pp_unit plain = open_trial(contest->unit);
+	plain.options.hint.trial = contest->unit->options.hint.trial;
+	compete(contest, &plain, contest->unit->resolved.policy);
+}
+
+/* Whether some order on a split may still be faster than the best; with its memory as far as it is known. */
+static bool may_win(struct contest *contest, const struct candidate *split)
+{
+	bool span = contest->unit->resolved.spec.seek.objective == PP_SEEK_SPAN;
+	return split->least < contest->value &&
+	       pp_order_bound_value(contest->draft->arena, split->problem, false, span) < contest->value;
+}
+
+/* A policy that looks at costs, on each split. */
+static void compete_split(struct contest *contest)
+{
+	for (uint32_t i = 0; i < contest->count; i++) {
+		if (!may_win(contest, &contest->splits[i]))
+			continue;
+		struct pp_unit trial = open_trial(contest->unit);
+		trial.first = contest->splits[i].first;
+		compete(contest, &trial, contest->unit->resolved.policy);
+	}
+}
+
+/* What rows take on a split; UINT64_MAX: they don't fit. */
+static uint64_t value_of(const struct contest *contest, const struct candidate *split, const struct pp_row *rows,
+                         bool fit)
+{
+	struct pp_arena *scratch = pp_arena_scratch(contest->draft->arena);
+	struct pp_order_times times;
+	bool span = contest->unit->resolved.spec.seek.objective == PP_SEEK_SPAN;
+	bool ok = pp_order_run(scratch, split->problem, rows, false, &times) && (!fit || times.fits);
+	uint64_t value = ok ? span ? times.longest_span : times.makespan : UINT64_MAX;
+	pp_arena_destroy(scratch);
+	return value;
+}
+
+/* Fixed rows: the fastest splits first, until one makes a program. */
+static void compete_rows(struct contest *contest)
+{
+	for (uint32_t i = 0; i < contest->count; i++)
+		contest->splits[i].value = value_of(contest, &contest->splits[i], contest->draft->draft.rows, true);
+	uint64_t best = contest->value;
+	for (unsigned tries = 0; tries < MOST_REFUSED && contest->value == best; tries++) {
+		struct candidate *next = NULL;
+		for (uint32_t i = 0; i < contest->count; i++)
+			if (contest->splits[i].value < best && (!next || contest->splits[i].value < next->value))
+				next = &contest->splits[i];
+		if (!next)
+			return;
+		next->value = UINT64_MAX;
+		struct pp_unit trial = open_trial(contest->unit);
+		trial.first = next->first;
+		compete(contest, &trial, contest->unit->resolved.policy);
+	}
+}
+
+/* Whether a schedule of fixed rows, on the split that is fastest without regard to memory and on the best one so far,
+ * is so slow that a split of its own can hardly help. */
+static bool is_slow(const struct contest *contest, const struct pp_unit *trial)
+{
+	uint64_t least = value_of(contest, &contest->splits[0], trial->draft.rows, false);
+	for (uint32_t i = 1; i < contest->count; i++)
+		if (contest->unit->first && memcmp(contest->splits[i].first, contest->unit->first,
+		                                   ((size_t)trial->draft.stages + 1) * sizeof *contest->unit->first) == 0) {
+			uint64_t value = value_of(contest, &contest->splits[i], trial->draft.rows, false);
+			least = value < least ? value : least;
+		}
+	return least / 100 * (100 - OWN_GAIN) > contest->value;
+}
+
+static void compete_as(struct contest *contest, const struct pp_policy *policy, const uint32_t *first)
+{
+	struct pp_unit trial = open_trial(contest->unit), look = open_trial(contest->unit);
+	look.instead = trial.instead = policy->name;
 	trial.first = first;
 	trial.options.hint.trial = false;
-	compete(contest, &trial, name);
+	bool worth = policy->aware || (pp_compile(&look, PP_PASS_draft, NULL, NULL) && !is_slow(contest, &look));
+	pp_arena_destroy(look.arena);
+	if (worth)
+		compete(contest, &trial, policy->name);
+	else
+		pp_arena_destroy(trial.arena);
 }
 
 /* Each with the split that its counts of microbatches in flight give; where costs decide on those, with all. */
@@ -186,9 +350,9 @@ static void compete_named(struct contest *contest)
 		const struct pp_policy *policy = &pp_policies[i];
 		if (policy->status != PP_NOW || strcmp(policy->name, "search") == 0 || (policy->aware && actions > MOST_NAMED))
 			continue;
-		compete_as(contest, policy->name, NULL);
-		for (uint32_t k = 0; policy->aware && k < contest->count; k++)
-			compete_as(contest, policy->name, contest->splits[k]);
+		compete_as(contest, policy, NULL);
+		for (uint32_t k = 0; policy->aware && k < contest->count && contest->splits[k].least < contest->value; k++)
+			compete_as(contest, policy, contest->splits[k].first);
 	}
 }
 
@@ -206,6 +370,7 @@ static void search_on(struct contest *contest)
 	trial.first = unit->first;
 	trial.schedule = *unit->given;
 	trial.schedule.search = report;
+	contest->value++; /* of equals its report says more */
 	compete(contest, &trial, report->start);
 }
 
@@ -213,44 +378,58 @@ static bool is_open(const struct pp_unit *unit)
 {
 	const struct pp_spec *spec = &unit->resolved.spec;
 	uint64_t actions = (uint64_t)spec->stages.stage_count * spec->microbatches * 3;
-	return unit->resolved.policy && pp_schedule_aware(&unit->resolved) && !spec->stages.split &&
-	       spec->stages.balance == PP_BALANCE_TIME && spec->stages.stage_count > 1 &&
+	bool ours = unit->resolved.policy || (unit->resolved.schedule && !unit->resolved.imported);
+	return ours && !spec->stages.split && spec->stages.balance == PP_BALANCE_TIME && spec->stages.stage_count > 1 &&
 	       spec->seek.objective != PP_SEEK_MEMORY && (spec->schedule_memory || spec->cluster.gpu.memory) &&
 	       actions <= MOST_CONTESTED;
+}
+
+/* The splits, where memory is short. */
+static void find_splits(struct contest *contest)
+{
+	struct pp_unit *draft = contest->draft;
+	const struct pp_spec *spec = &draft->resolved.spec;
+	uint64_t actions = (uint64_t)spec->stages.stage_count * spec->microbatches * 3, most = MOST_ACTIONS / actions;
+	contest->most = most < LEAST_SPLITS ? LEAST_SPLITS : most > MOST_SPLITS ? MOST_SPLITS : (uint32_t)most;
+	uint64_t *buffers = PP_NEW_ARRAY(draft->arena, uint64_t, spec->parallel.pp);
+	for (uint32_t r = 0; r < spec->parallel.pp; r++)
+		buffers[r] = buffers_of(spec, &draft->stages);
+	const struct pp_balance_problem *problem =
+	    pp_partition_problem(draft->arena, spec, &draft->draft, buffers, &draft->stages);
+	if (is_roomy(contest, problem))
+		return;
+	list_splits(contest, problem);
+	if (!pp_schedule_aware(&draft->resolved))
+		list_splits_of_rows(contest, problem);
+}
+
+static void hold(struct contest *contest)
+{
+	const struct pp_resolved *resolved = &contest->unit->resolved;
+	find_splits(contest);
+	if (contest->count == 0)
+		return;
+	compete_plain(contest);
+	if (!pp_schedule_aware(resolved)) {
+		contest->unit->first = NULL; /* it will find its own split again, and say how */
+		compete_rows(contest);
+		return;
+	}
+	compete_split(contest);
+	if (strcmp(resolved->policy ? resolved->policy : "", "search") == 0)
+		compete_named(contest);
 }
 
 void pp_split_contest(struct pp_unit *unit)
 {
 	if (unit->contestant || !is_open(unit))
 		return;
-	struct contest contest = {.unit = unit, .value = UINT64_MAX};
+	struct contest contest = {.unit = unit, .value = unit->to_beat ? unit->to_beat : UINT64_MAX};
 	struct pp_unit draft = open_trial(unit);
-	const struct pp_spec *spec = &draft.resolved.spec;
-	uint64_t actions = (uint64_t)unit->resolved.spec.stages.stage_count * unit->resolved.spec.microbatches * 3;
-	uint64_t most = MOST_ACTIONS / actions;
-	contest.most = most < LEAST_SPLITS ? LEAST_SPLITS : most > MOST_SPLITS ? MOST_SPLITS : (uint32_t)most;
-	if (pp_compile(&draft, PP_PASS_draft, NULL, NULL)) {
-		uint64_t *buffers = PP_NEW_ARRAY(draft.arena, uint64_t, spec->parallel.pp);
-		for (uint32_t r = 0; r < spec->parallel.pp; r++)
-			buffers[r] = buffers_of(spec, &draft.stages);
-		const struct pp_balance_problem *problem =
-		    pp_partition_problem(draft.arena, spec, &draft.draft, buffers, &draft.stages);
-		if (!is_roomy(&contest, problem)) {
-			list_splits(&contest, problem);
-			struct pp_unit plain = open_trial(unit);
-			plain.options.hint.trial = unit->options.hint.trial;
-			compete(&contest, &plain, unit->resolved.policy);
-		}
-	}
+	contest.draft = &draft;
+	if (!unit->given && pp_compile(&draft, PP_PASS_draft, NULL, NULL))
+		hold(&contest);
 	pp_arena_destroy(draft.arena);
-	for (uint32_t i = 0; i < contest.count; i++) {
-		struct pp_unit trial = open_trial(unit);
-		trial.first = contest.splits[i];
-		compete(&contest, &trial, unit->resolved.policy);
-	}
-	if (contest.count == 0 || strcmp(unit->resolved.policy, "search") != 0)
-		return;
-	compete_named(&contest);
-	if (!unit->options.hint.trial)
+	if (unit->given && unit->given->search && !unit->options.hint.trial)
 		search_on(&contest);
 }

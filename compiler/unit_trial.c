@@ -1,6 +1,8 @@
 /* unit_trial.h */
 #include "unit_trial.h"
 
+#include "search/search.h"
+
 #include <string.h>
 
 struct pp_unit pp_unit_trial(const struct pp_unit *unit)
@@ -35,12 +37,24 @@ static const char *copy_text(struct pp_arena *arena, const char *text)
 	return text ? pp_arena_printf(arena, "%s", text) : NULL;
 }
 
+static struct pp_search_report *copy_report(struct pp_arena *arena, const struct pp_search_report *from)
+{
+	struct pp_search_report *to = PP_NEW(arena, struct pp_search_report);
+	*to = *from;
+	to->start = copy_text(arena, from->start);
+	to->stopped = copy_text(arena, from->stopped);
+	to->bound.makespan_term = copy_text(arena, from->bound.makespan_term);
+	to->bound.span_term = copy_text(arena, from->bound.span_term);
+	return to;
+}
+
 struct pp_schedule *pp_schedule_copy(struct pp_arena *arena, const struct pp_schedule *from)
 {
 	struct pp_schedule *to = PP_NEW(arena, struct pp_schedule);
 	*to = *from;
 	to->name = copy_text(arena, from->name);
 	to->remarks = copy_text(arena, from->remarks);
+	to->search = from->search ? copy_report(arena, from->search) : NULL;
 	to->stage_rank = PP_NEW_ARRAY(arena, uint32_t, from->stages);
 	memcpy(to->stage_rank, from->stage_rank, from->stages * sizeof *to->stage_rank);
 	to->rows = PP_NEW_ARRAY(arena, struct pp_row, from->ranks);

@@ -199,3 +199,21 @@ struct pp_order_bound pp_order_bound(struct pp_arena *arena, const struct pp_ord
 {
 	return pp_order_bound_of(arena, problem, fused ? PP_BOUND_FUSED : PP_BOUND_MIXED);
 }
+
+uint64_t pp_order_bound_value(struct pp_arena *arena, const struct pp_order_problem *given, bool fused, bool span)
+{
+	struct pp_order_problem problem = *given;
+	problem.room = given->most_room ? given->most_room : given->room;
+	if (problem.stages == 0 || problem.microbatches == 0)
+		return 0;
+	struct pp_arena *scratch = pp_arena_scratch(arena);
+	struct pp_bound_state state = pp_bound_begin(scratch, &problem, fused ? PP_BOUND_FUSED : PP_BOUND_MIXED, false);
+	uint32_t narrow;
+	uint64_t needed, value = UINT64_MAX;
+	if (pp_bound_before(&state, &problem, &narrow, &needed)) {
+		struct found found = span ? bound_spans(&state) : bound_makespan(&state);
+		value = (uint64_t)found.value;
+	}
+	pp_arena_destroy(scratch);
+	return value;
+}

@@ -6,11 +6,12 @@
 #include "ir/order.h"
 
 struct pp_order_options {
-	uint32_t group; /* microbatches per group; 0: the family's own */
-	bool fused;     /* only F and B, where the family has both forms */
-	bool span;      /* seek the shortest longest span of a rank instead of the shortest makespan */
-	bool start;     /* the order is where another search starts from: don't improve it by one */
-	bool draft;     /* a first guess, from a split that is not the last one: be quick */
+	uint32_t group;    /* microbatches per group; 0: the family's own */
+	bool fused;        /* only F and B, where the family has both forms */
+	bool span;         /* seek the shortest longest span of a rank instead of the shortest makespan */
+	bool start;        /* the order is where another search starts from: don't improve it by one */
+	uint64_t deadline; /* monotonic ns: come to an end after it; 0: none */
+	bool draft;        /* a first guess, from a split that is not the last one: be quick */
 };
 
 /* Why a family makes no order of a problem. Texts live in the arena. */

@@ -15,8 +15,8 @@
 
 /* Operations placed with drawn shapes, for each action of the problem, at least and at most; and evaluated by the
  * search. For few microbatches, or for another search to start from, a quarter, without the least. */
-static const uint64_t drawn_each = 4000, least_drawn = 2000000, most_drawn = 6000000;
-static const uint64_t moved_each = 30000, least_moved = 20000000, most_moved = 40000000;
+static const uint64_t drawn_each = 4000, least_drawn = 2000000, most_drawn = 3200000;
+static const uint64_t moved_each = 15000, least_moved = 10000000, most_moved = 20000000;
 
 /* Larger problems have too many actions for moves of single ones within that. */
 static const uint64_t most_actions = 60000;
@@ -61,17 +61,20 @@ static struct pp_wave_wish wish_of(struct pp_arena *arena, const struct pp_order
 	                             .list = PP_WAVE_ANY,
 	                             .drawn = options->draft ? 0 : placed,
 	                             .floor = options->draft ? 0 : floor_of(arena, problem, options->span),
+	                             .deadline = options->deadline,
 	                             .draft = options->draft,
 	                             .span = options->span};
 }
 
 /* Improve `rows` in place. */
-static void move_actions(struct pp_arena *arena, const struct pp_order_problem *problem, bool span, bool brief,
-                         struct pp_row *rows)
+static void move_actions(struct pp_arena *arena, const struct pp_order_problem *problem,
+                         const struct pp_order_options *options, bool brief, struct pp_row *rows)
 {
+	bool span = options->span;
 	struct pp_search_options search = {.objective = span ? PP_SEEK_SPAN : PP_SEEK_TIME,
 	                                   .seed = 1,
 	                                   .effort = budget(problem, moved_each, least_moved, most_moved, brief),
+	                                   .deadline = options->deadline,
 	                                   .start = rows,
 	                                   .start_name = "v_adaptive"};
 	struct pp_search_report report;
@@ -94,7 +97,7 @@ static bool extend_few(struct pp_arena *arena, const struct pp_order_problem *pr
 	struct pp_order_refusal refusal;
 	if (pp_wave_make(arena, &few, &wish, 1, &short_rows, &refusal) == 0)
 		return false;
-	move_actions(arena, &few, options->span, true, short_rows);
+	move_actions(arena, &few, options, true, short_rows);
 	const struct pp_wave *from = pp_wave_pack(arena, &few), *to = pp_wave_pack(arena, problem);
 	struct pp_wave_order *short_order = pp_wave_order_new(arena, from), *order = pp_wave_order_new(arena, to);
 	pp_wave_read(from, short_rows, short_order);
@@ -117,6 +120,6 @@ bool pp_v_adaptive_rows(struct pp_arena *arena, const struct pp_order_problem *p
 	    value_of(arena, problem, extended, options->span) < value_of(arena, problem, rows, options->span))
 		memcpy(rows, extended, problem->ranks * sizeof *rows);
 	if (!options->start && actions_of(problem) <= most_actions)
-		move_actions(arena, problem, options->span, false, rows);
+		move_actions(arena, problem, options, false, rows);
 	return true;
 }

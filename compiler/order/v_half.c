@@ -18,6 +18,7 @@ bool pp_v_half_rows(struct pp_arena *arena, const struct pp_order_problem *probl
 	struct pp_wave_wish wish = {.acts = (problem->ranks + 2) / 2,
 	                            .list = PP_WAVE_HALF,
 	                            .drawn = options->draft ? 0 : drawn,
+	                            .deadline = options->deadline,
 	                            .draft = options->draft,
 	                            .span = options->span};
 	return pp_wave_make(arena, problem, &wish, 1, &rows, refusal) > 0;

@@ -18,6 +18,7 @@ bool pp_v_min_rows(struct pp_arena *arena, const struct pp_order_problem *proble
 	struct pp_wave_wish wish = {.acts = (problem->ranks + 4) / 3,
 	                            .list = PP_WAVE_LEAST,
 	                            .drawn = options->draft ? 0 : drawn,
+	                            .deadline = options->deadline,
 	                            .draft = options->draft,
 	                            .span = options->span};
 	return pp_wave_make(arena, problem, &wish, 1, &rows, refusal) > 0;

@@ -32,7 +32,11 @@ struct pp_wave {
 	uint64_t *room;       /* [ranks] */
 	uint64_t *more;       /* [ranks]: the most that I of a stage takes besides */
 	uint64_t period;      /* work of the busiest rank per microbatch */
-	bool queued;          /* some hop may find its channel busy */
+	/* Divisions that are done millions of times, in tables: operation / microbatches, its kind and its stage. */
+	uint32_t *token;       /* [operations] */
+	uint32_t *token_stage; /* [kinds * stages] */
+	uint8_t *token_kind;
+	bool queued; /* some hop may find its channel busy */
 };
 
 struct pp_wave_order {
@@ -69,7 +73,20 @@ static inline void pp_wave_use(const struct pp_wave *wave, uint64_t *busy, uint3
 		busy[wave->stage[stage].channel[kind]] = there;
 }
 
+static inline uint32_t pp_wave_kind_of(const struct pp_wave *wave, uint32_t operation)
+{
+	return wave->token_kind[wave->token[operation]];
+}
+
+static inline uint32_t pp_wave_stage_of(const struct pp_wave *wave, uint32_t operation)
+{
+	return wave->token_stage[wave->token[operation]];
+}
+
 struct pp_wave *pp_wave_pack(struct pp_arena *arena, const struct pp_order_problem *problem);
+
+/* The same with fewer microbatches. */
+struct pp_wave *pp_wave_of_few(struct pp_arena *arena, const struct pp_wave *wave, uint32_t microbatches);
 struct pp_wave_order *pp_wave_order_new(struct pp_arena *arena, const struct pp_wave *wave);
 void pp_wave_order_copy(const struct pp_wave *wave, struct pp_wave_order *to, const struct pp_wave_order *from);
 

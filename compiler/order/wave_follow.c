@@ -87,10 +87,9 @@ struct sight {
 static bool may_begin(const struct pp_wave_follow *follow, uint32_t rank, uint32_t operation, const struct sight *sight)
 {
 	const struct pp_wave *wave = follow->wave;
-	uint32_t kind = operation / wave->microbatches / wave->stages,
-	         stage = operation / wave->microbatches % wave->stages;
+	uint32_t token = wave->token[operation], kind = wave->token_kind[token], stage = wave->token_stage[token];
 	const struct pp_wave_stage *of = &wave->stage[stage];
-	if (follow->begun[operation / wave->microbatches] != operation % wave->microbatches)
+	if (follow->begun[token] != operation - token * wave->microbatches)
 		return false;
 	if (kind == PP_WAVE_F)
 		return follow->used[rank] + of->held + kept_free(follow, stage) <= wave->room[rank] &&
@@ -100,8 +99,8 @@ static bool may_begin(const struct pp_wave_follow *follow, uint32_t rank, uint32
 
 static void pass(const struct pp_wave *wave, uint32_t operation, struct sight *sight)
 {
-	const struct pp_wave_stage *of = &wave->stage[operation / wave->microbatches % wave->stages];
-	uint32_t kind = operation / wave->microbatches / wave->stages;
+	const struct pp_wave_stage *of = &wave->stage[pp_wave_stage_of(wave, operation)];
+	uint32_t kind = pp_wave_kind_of(wave, operation);
 	if (kind == PP_WAVE_W) {
 		sight->level -= of->held - of->early + of->more;
 		return;
@@ -114,9 +113,9 @@ static void pass(const struct pp_wave *wave, uint32_t operation, struct sight *s
 static void let_know(struct pp_wave_follow *follow, uint32_t operation, uint64_t now, uint64_t time)
 {
 	const struct pp_wave *wave = follow->wave;
-	const struct pp_wave_stage *of = &wave->stage[operation / wave->microbatches % wave->stages];
+	const struct pp_wave_stage *of = &wave->stage[pp_wave_stage_of(wave, operation)];
 	uint32_t rank = of->rank;
-	uint64_t ahead = operation / wave->microbatches / wave->stages == PP_WAVE_I ? of->recompute : 0;
+	uint64_t ahead = pp_wave_kind_of(wave, operation) == PP_WAVE_I ? of->recompute : 0;
 	time = time > now + ahead ? time - ahead : now;
 	follow->ready[operation] = time;
 	uint64_t when = time > follow->free[rank] ? time : follow->free[rank];
@@ -131,8 +130,7 @@ static uint64_t ready_at(const struct pp_wave_follow *follow, uint32_t operation
 	uint64_t ready = follow->ready[operation];
 	if (!wave->queued || ready == PP_WAVE_NEVER)
 		return ready;
-	uint32_t kind = operation / wave->microbatches / wave->stages,
-	         stage = operation / wave->microbatches % wave->stages;
+	uint32_t kind = pp_wave_kind_of(wave, operation), stage = pp_wave_stage_of(wave, operation);
 	uint64_t ahead = kind == PP_WAVE_I ? wave->stage[stage].recompute : 0;
 	return pp_wave_behind(wave, follow->busy, kind, stage, ready + ahead) - ahead;
 }
@@ -140,14 +138,15 @@ static uint64_t ready_at(const struct pp_wave_follow *follow, uint32_t operation
 static void take(struct pp_wave_follow *follow, uint32_t rank, uint32_t operation, struct pp_wave_order *order)
 {
 	const struct pp_wave *wave = follow->wave;
-	uint32_t m = wave->microbatches, kind = operation / m / wave->stages, stage = operation / m % wave->stages;
+	uint32_t m = wave->microbatches, token = wave->token[operation], kind = wave->token_kind[token],
+	         stage = wave->token_stage[token];
 	const struct pp_wave_stage *of = &wave->stage[stage];
 	uint64_t now = follow->wake.time[rank], end = now + of->ticks[kind];
 	if (wave->queued)
 		pp_wave_use(wave, follow->busy, kind, stage,
 		            ready_at(follow, operation) + (kind == PP_WAVE_I ? of->recompute : 0));
 	order->operations[wave->rank_first[rank] * PP_WAVE_KINDS * m + follow->done[rank]++] = operation;
-	follow->begun[operation / m]++;
+	follow->begun[token]++;
 	follow->forwards[rank] -= kind == PP_WAVE_F;
 	follow->used[rank] += kind == PP_WAVE_F   ? of->held
 	                      : kind == PP_WAVE_I ? of->more - of->early
@@ -176,8 +175,7 @@ static bool take_ready(struct pp_wave_follow *follow, uint32_t rank, const struc
 	for (uint32_t i = follow->head[rank]; i != PP_WAVE_NONE && seen < pace->window; i = follow->next[i], seen++) {
 		uint32_t operation = base->operations[i];
 		uint64_t ready = ready_at(follow, operation);
-		uint64_t ticks = wave->stage[operation / wave->microbatches % wave->stages]
-		                     .ticks[operation / wave->microbatches / wave->stages];
+		uint64_t ticks = wave->stage[pp_wave_stage_of(wave, operation)].ticks[pp_wave_kind_of(wave, operation)];
 		/* once no forward is left, W has time until the end */
 		bool yields = follow->forwards[rank] == 0 && operation >= of_weights && !patient;
 		if (ready != PP_WAVE_NEVER && !yields && may_begin(follow, rank, operation, &sight)) {

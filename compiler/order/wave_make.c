@@ -7,6 +7,7 @@
  * find room, so that the oldest microbatch always gets through (wave_flow.c). */
 #include "wave_make.h"
 
+#include "compiler/deadline.h"
 #include "ir/capped.h"
 #include "wave_try.h"
 
@@ -76,7 +77,7 @@ static void compete(struct pp_wave_contest *contest, const struct pp_wave_wish *
 		try_list(contest, wish, wish->list);
 	struct pp_wave_dice dice = {0x9e3779b97f4a7c15};
 	uint64_t trials = wish->drawn / (count ? count : 1);
-	for (uint64_t i = 0; i < trials && !won(contest, wish); i++) {
+	for (uint64_t i = 0; i < trials && !won(contest, wish) && !pp_is_late(wish->deadline); i++) {
 		const struct pp_wave_entry *parent = &contest->best[i % 3 == 2 ? (i / 3) % PP_WAVE_KEPT : 0];
 		bool vary = 3 * i >= trials && parent->value != UINT64_MAX;
 		struct pp_wave_shape shape = vary ? pp_wave_shape_vary(&dice, &parent->shape) : pp_wave_shape_draw(&dice);
@@ -98,11 +99,10 @@ static struct pp_wave_contest *final_of(struct pp_arena *arena, const struct pp_
 
 static struct pp_wave_contest *hold(struct pp_arena *arena, const struct pp_wave *wave, const struct pp_wave_wish *wish)
 {
-	struct pp_wave *few = PP_NEW(arena, struct pp_wave);
-	*few = *wave;
+	const struct pp_wave *few = wave;
 	uint32_t enough = wave->ranks < UINT32_MAX / 8 ? 4 * wave->ranks + 8 : UINT32_MAX;
 	if (wave->microbatches / 3 * 2 > enough)
-		few->microbatches = enough;
+		few = pp_wave_of_few(arena, wave, enough);
 	struct pp_wave_contest *heats = pp_wave_contest_new(arena, few, wish->span, wave->microbatches - few->microbatches);
 	compete(heats, wish);
 	return few->microbatches < wave->microbatches ? final_of(arena, wave, heats, wish) : heats;

@@ -13,6 +13,7 @@ struct pp_wave_wish {
 	enum pp_wave_listed list; /* to try besides the basic ones */
 	uint64_t drawn;           /* operations to place with shapes drawn and varied besides */
 	uint64_t floor;           /* a value that no order can beat: stop there; 0: not known */
+	uint64_t deadline;        /* monotonic ns: draw no more shapes after it; 0: none */
 	bool draft;               /* where the room is too small, take room for one microbatch */
 	bool span;                /* seek the shortest longest span instead of the shortest makespan */
 };

@@ -47,6 +47,29 @@ static void find_channels(struct pp_arena *arena, const struct pp_order_problem 
 	}
 }
 
+static void number_operations(struct pp_arena *arena, struct pp_wave *wave)
+{
+	uint32_t tokens = PP_WAVE_KINDS * wave->stages;
+	wave->token = PP_NEW_ARRAY(arena, uint32_t, (size_t)tokens * wave->microbatches);
+	wave->token_stage = PP_NEW_ARRAY(arena, uint32_t, tokens);
+	wave->token_kind = PP_NEW_ARRAY(arena, uint8_t, tokens);
+	for (uint32_t token = 0; token < tokens; token++) {
+		wave->token_kind[token] = (uint8_t)(token / wave->stages);
+		wave->token_stage[token] = token % wave->stages;
+		for (uint32_t mb = 0; mb < wave->microbatches; mb++)
+			wave->token[(size_t)token * wave->microbatches + mb] = token;
+	}
+}
+
+struct pp_wave *pp_wave_of_few(struct pp_arena *arena, const struct pp_wave *wave, uint32_t microbatches)
+{
+	struct pp_wave *few = PP_NEW(arena, struct pp_wave);
+	*few = *wave;
+	few->microbatches = microbatches;
+	number_operations(arena, few);
+	return few;
+}
+
 struct pp_wave *pp_wave_pack(struct pp_arena *arena, const struct pp_order_problem *problem)
 {
 	struct pp_wave *wave = PP_NEW(arena, struct pp_wave);
@@ -64,6 +87,7 @@ struct pp_wave *pp_wave_pack(struct pp_arena *arena, const struct pp_order_probl
 		wave->room[r] = problem->room[r];
 	}
 	find_channels(arena, problem, wave);
+	number_operations(arena, wave);
 	uint32_t *filled = PP_NEW_ARRAY(arena, uint32_t, wave->ranks);
 	uint64_t *work = PP_NEW_ARRAY(arena, uint64_t, wave->ranks);
 	for (uint32_t s = 0; s < wave->stages; s++) {
@@ -104,11 +128,10 @@ void pp_wave_unpack(struct pp_arena *arena, const struct pp_wave *wave, const st
 		rows[r].actions = PP_NEW_ARRAY(arena, struct pp_action, rows[r].count);
 		for (size_t i = first; i < end; i++) {
 			uint32_t operation = order->operations[i];
-			rows[r].actions[i - first] =
-			    (struct pp_action){.stage = operation / wave->microbatches % wave->stages,
-			                       .mb = operation % wave->microbatches,
-			                       .kind = kind_of[operation / wave->microbatches / wave->stages],
-			                       .span = PP_NO_SPAN};
+			rows[r].actions[i - first] = (struct pp_action){.stage = pp_wave_stage_of(wave, operation),
+			                                                .mb = operation % wave->microbatches,
+			                                                .kind = kind_of[pp_wave_kind_of(wave, operation)],
+			                                                .span = PP_NO_SPAN};
 		}
 	}
 }

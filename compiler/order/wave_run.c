@@ -24,20 +24,17 @@ struct pp_wave_clock *pp_wave_clock_new(struct pp_arena *arena, const struct pp_
 
 uint32_t pp_wave_input(const struct pp_wave *wave, uint32_t operation, uint64_t *hop)
 {
-	uint32_t m = wave->microbatches, of_kind = wave->stages * m;
+	uint32_t m = wave->microbatches, of_kind = wave->stages * m, stage = pp_wave_stage_of(wave, operation);
 	*hop = 0;
 	if (operation < of_kind) {
-		if (operation < m)
+		if (stage == 0)
 			return PP_WAVE_NONE;
-		*hop = wave->stage[operation / m - 1].forward_hop;
+		*hop = wave->stage[stage].hop[PP_WAVE_F];
 		return operation - m;
 	}
-	if (operation >= 2 * of_kind)
+	if (operation >= 2 * of_kind || stage + 1 == wave->stages)
 		return operation - of_kind;
-	uint32_t stage = (operation - of_kind) / m;
-	if (stage + 1 == wave->stages)
-		return operation - of_kind;
-	*hop = wave->stage[stage + 1].backward_hop;
+	*hop = wave->stage[stage].hop[PP_WAVE_I];
 	return operation + m;
 }
 
@@ -54,7 +51,7 @@ uint32_t pp_wave_output(const struct pp_wave *wave, uint32_t operation)
 static void run_rank(struct pp_wave_clock *clock, const struct pp_wave_order *order, uint32_t rank, uint32_t *waiting)
 {
 	const struct pp_wave *wave = clock->wave;
-	uint32_t m = wave->microbatches, of_kind = wave->stages * m;
+	uint32_t m = wave->microbatches;
 	const uint32_t *operations = order->operations + (size_t)wave->rank_first[rank] * PP_WAVE_KINDS * m;
 	uint32_t count = (wave->rank_first[rank + 1] - wave->rank_first[rank]) * PP_WAVE_KINDS * m;
 	clock->awaits[rank] = PP_WAVE_NONE;
@@ -66,7 +63,7 @@ static void run_rank(struct pp_wave_clock *clock, const struct pp_wave_order *or
 			clock->awaits[rank] = input;
 			return;
 		}
-		uint32_t number = operation % of_kind / m, kind = operation / of_kind;
+		uint32_t number = pp_wave_stage_of(wave, operation), kind = pp_wave_kind_of(wave, operation);
 		const struct pp_wave_stage *stage = &wave->stage[number];
 		uint64_t ahead = kind == PP_WAVE_I ? stage->recompute : 0, there = 0;
 		if (input != PP_WAVE_NONE) {
@@ -82,7 +79,7 @@ static void run_rank(struct pp_wave_clock *clock, const struct pp_wave_order *or
 		uint32_t output = pp_wave_output(wave, operation);
 		if (output == PP_WAVE_NONE)
 			continue;
-		uint32_t other = wave->stage[output % of_kind / m].rank;
+		uint32_t other = wave->stage[pp_wave_stage_of(wave, output)].rank;
 		if (other != rank && clock->awaits[other] == operation) {
 			clock->awaits[other] = PP_WAVE_NONE;
 			clock->stack[(*waiting)++] = other;

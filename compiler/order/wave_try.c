@@ -14,6 +14,7 @@ static struct pp_wave *even(struct pp_arena *arena, const struct pp_wave *wave)
 	for (uint32_t s = 0; s < wave->stages; s++) {
 		same->stage[s] = wave->stage[s];
 		same->stage[s].forward_hop = same->stage[s].backward_hop = same->stage[s].recompute = 0;
+		same->stage[s].hop[PP_WAVE_F] = same->stage[s].hop[PP_WAVE_I] = 0;
 		for (uint32_t kind = 0; kind < PP_WAVE_KINDS; kind++)
 			same->stage[s].ticks[kind] = slot;
 	}

@@ -404,6 +404,22 @@ bool pp_machine_value(struct pp_machine *machine, struct pp_arena *arena, const 
 	return pp_eval_expr(&rule.eval, compiled->expr, out);
 }
 
+/* What the machine can't tell: for a truth or for a whole number, whichever is asked for. */
+static bool ask_general(struct pp_machine *machine, const struct pp_compiled *compiled,
+                        const struct pp_counters *counters, const char *what, struct pp_diag *diag, bool *truth,
+                        int64_t *whole)
+{
+	if (!may_go_on(machine, compiled, diag))
+		return false;
+	struct pp_arena *scratch = pp_arena_scratch(machine->arena);
+	struct pp_rule_eval rule;
+	open_on(&rule, machine, scratch, counters->rank, counters, diag);
+	bool ok = truth ? pp_eval_truth(&rule.eval, compiled->expr, what, truth)
+	                : pp_eval_whole(&rule.eval, compiled->expr, what, whole);
+	pp_arena_destroy(scratch);
+	return ok;
+}
+
 bool pp_machine_truth(struct pp_machine *machine, const struct pp_compiled *compiled,
                       const struct pp_counters *counters, const char *what, struct pp_diag *diag, bool *out)
 {
@@ -412,14 +428,7 @@ bool pp_machine_truth(struct pp_machine *machine, const struct pp_compiled *comp
 		*out = value.top;
 		return true;
 	}
-	if (!may_go_on(machine, compiled, diag))
-		return false;
-	struct pp_arena *scratch = pp_arena_scratch(machine->arena);
-	struct pp_rule_eval rule;
-	open_on(&rule, machine, scratch, counters->rank, counters, diag);
-	bool ok = pp_eval_truth(&rule.eval, compiled->expr, what, out);
-	pp_arena_destroy(scratch);
-	return ok;
+	return ask_general(machine, compiled, counters, what, diag, out, NULL);
 }
 
 bool pp_machine_whole(struct pp_machine *machine, const struct pp_compiled *compiled,
@@ -430,12 +439,5 @@ bool pp_machine_whole(struct pp_machine *machine, const struct pp_compiled *comp
 		*out = value.top;
 		return true;
 	}
-	if (!may_go_on(machine, compiled, diag))
-		return false;
-	struct pp_arena *scratch = pp_arena_scratch(machine->arena);
-	struct pp_rule_eval rule;
-	open_on(&rule, machine, scratch, counters->rank, counters, diag);
-	bool ok = pp_eval_whole(&rule.eval, compiled->expr, what, out);
-	pp_arena_destroy(scratch);
-	return ok;
+	return ask_general(machine, compiled, counters, what, diag, NULL, out);
 }

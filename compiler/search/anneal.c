@@ -1,14 +1,23 @@
 /* Simulated annealing over orders.
  *
- * A step takes an action on a critical path that waits for its rank and moves it ahead of one or several actions before
- * it, or moves one of those behind it; both only where that keeps microbatches in order, forward before backward and
- * memory within the room. The rest is left to the run. What counts is the value, and to a small part the mean end of
- * the ranks, which tells plateaus apart. */
+ * A step takes an action on a critical path that waits for its rank and moves it, or a few from it on, ahead of one or
+ * several actions before it, or moves those before it behind it; both only where that keeps microbatches in order,
+ * forward before backward and memory within the room. The rest is left to the run, which goes from the change on and
+ * ends as soon as the move is sure to be refused. What counts is the value, and to a small part the mean end of the
+ * ranks, which tells plateaus apart. */
 #include "anneal.h"
 
 #include "random.h"
 
+#include "compiler/deadline.h"
+
 #include <string.h>
+
+enum {
+	MOST_BLOCK = 4, /* actions moved together */
+	BLOCKS = 3,     /* one in so many takes one more along */
+	MOVES = 64,     /* between looks at the clock */
+};
 
 struct state {
 	const struct pp_packed *packed;
@@ -16,6 +25,7 @@ struct state {
 	uint32_t *order, *best;
 	uint32_t *saved; /* what a move overwrote */
 	int64_t *held;   /* [actions]: bytes before an action */
+	uint64_t *work;  /* [actions + 1]: ticks of all actions before a position, of all ranks */
 	struct pp_packed_times *now, *trial;
 	uint32_t *critical; /* positions whose action begins when the one before it on the rank ends */
 	uint32_t critical_count;
@@ -23,8 +33,9 @@ struct state {
 	uint64_t random;
 };
 
+/* The actions at [middle, limit) go ahead of those at [begin, middle), of the same rank. */
 struct move {
-	uint32_t from, to; /* the action at `from` goes to position `to`, those between make room */
+	uint32_t begin, middle, limit;
 };
 
 /* ---- critical path --------------------------------------------------------------------------- */
@@ -124,35 +135,33 @@ static bool may_pass(const struct pp_packed *packed, uint32_t earlier, uint32_t 
 
 static bool may_move(const struct state *s, const struct move *move)
 {
-	uint32_t id = s->order[move->from];
-	if (move->to < move->from) {
-		for (uint32_t at = move->to; at < move->from; at++)
-			if (!may_pass(s->packed, s->order[at], id))
+	for (uint32_t earlier = move->begin; earlier < move->middle; earlier++)
+		for (uint32_t later = move->middle; later < move->limit; later++)
+			if (!may_pass(s->packed, s->order[earlier], s->order[later]))
 				return false;
-	} else {
-		for (uint32_t at = move->from + 1; at <= move->to; at++)
-			if (!may_pass(s->packed, id, s->order[at]))
-				return false;
-	}
 	return true;
 }
 
-static void shift(uint32_t *order, uint32_t from, uint32_t to)
+static void shift(uint32_t *order, const struct move *move)
 {
-	uint32_t id = order[from];
-	if (to < from)
-		memmove(&order[to + 1], &order[to], (from - to) * sizeof *order);
-	else
-		memmove(&order[from], &order[from + 1], (to - from) * sizeof *order);
-	order[to] = id;
+	uint32_t ahead = move->middle - move->begin, behind = move->limit - move->middle, kept[MOST_BLOCK];
+	if (behind <= ahead) {
+		memcpy(kept, &order[move->middle], behind * sizeof *order);
+		memmove(&order[move->begin + behind], &order[move->begin], ahead * sizeof *order);
+		memcpy(&order[move->begin], kept, behind * sizeof *order);
+	} else {
+		memcpy(kept, &order[move->begin], ahead * sizeof *order);
+		memmove(&order[move->begin], &order[move->middle], behind * sizeof *order);
+		memcpy(&order[move->begin + behind], kept, ahead * sizeof *order);
+	}
 }
 
 static bool fits(struct state *s, const struct move *move)
 {
 	const struct pp_packed *packed = s->packed;
-	uint32_t begin = move->from < move->to ? move->from : move->to, limit = move->from + move->to - begin;
-	int64_t held = s->held[begin], room = packed->room[packed->stage[pp_id_stage(packed, s->order[begin])].rank];
-	for (uint32_t at = begin; at <= limit; at++) {
+	int64_t held = s->held[move->begin],
+	        room = packed->room[packed->stage[pp_id_stage(packed, s->order[move->begin])].rank];
+	for (uint32_t at = move->begin; at < move->limit; at++) {
 		const struct pp_packed_stage *stage = &packed->stage[pp_id_stage(packed, s->order[at])];
 		uint32_t kind = pp_id_kind(s->order[at]);
 		if (held + stage->take[kind] > room)
@@ -164,10 +173,11 @@ static bool fits(struct state *s, const struct move *move)
 
 static void settle(struct state *s, uint32_t begin, uint32_t limit)
 {
-	for (uint32_t at = begin; at <= limit; at++) {
+	for (uint32_t at = begin; at < limit; at++) {
 		const struct pp_packed_stage *stage = &s->packed->stage[pp_id_stage(s->packed, s->order[at])];
 		uint32_t kind = pp_id_kind(s->order[at]);
 		s->position[s->order[at]] = at;
+		s->work[at + 1] = s->work[at] + stage->ticks[kind];
 		if (at + 1 < s->packed->first[stage->rank + 1])
 			s->held[at + 1] = s->held[at] + stage->take[kind] - stage->give[kind];
 	}
@@ -181,12 +191,15 @@ static struct move propose(struct state *s)
 	uint32_t first = packed->first[rank], limit = packed->first[rank + 1], reach = 1;
 	while (reach < 64 && pp_random_below(&s->random, 3) != 0)
 		reach += 1 + reach / 4;
+	uint32_t length = 1;
+	while (length < MOST_BLOCK && pp_random_below(&s->random, BLOCKS) == 0)
+		length++;
 	if (pp_random_below(&s->random, 2)) { /* it goes ahead */
-		uint32_t most = at - first;
-		return (struct move){at, at - (reach < most ? reach : most)};
+		uint32_t most = at - first, behind = limit - at;
+		return (struct move){at - (reach < most ? reach : most), at, at + (length < behind ? length : behind)};
 	}
-	uint32_t most = limit - at; /* the one before it goes behind */
-	return (struct move){at - 1, at - 1 + (reach < most ? reach : most)};
+	uint32_t most = limit - at, ahead = at - first; /* what is before it goes behind */
+	return (struct move){at - (length < ahead ? length : ahead), at, at + (reach < most ? reach : most)};
 }
 
 /* ---- the walk -------------------------------------------------------------------------------- */
@@ -201,6 +214,7 @@ static void begin(struct pp_arena *scratch, struct state *s)
 	const struct pp_packed *packed = s->packed;
 	s->best = PP_NEW_ARRAY(scratch, uint32_t, packed->actions);
 	s->held = PP_NEW_ARRAY(scratch, int64_t, packed->actions + 1);
+	s->work = PP_NEW_ARRAY(scratch, uint64_t, packed->actions + 1);
 	s->critical = PP_NEW_ARRAY(scratch, uint32_t, packed->actions);
 	s->position = PP_NEW_ARRAY(scratch, uint32_t, packed->ids);
 	s->now = pp_packed_times_make(scratch, packed);
@@ -209,7 +223,7 @@ static void begin(struct pp_arena *scratch, struct state *s)
 	memcpy(s->best, s->order, packed->actions * sizeof *s->order);
 	for (uint32_t r = 0; r < packed->ranks; r++)
 		if (packed->first[r + 1] > packed->first[r])
-			settle(s, packed->first[r], packed->first[r + 1] - 1);
+			settle(s, packed->first[r], packed->first[r + 1]);
 	pp_packed_run(packed, s->order, s->now);
 }
 
@@ -221,24 +235,26 @@ uint64_t pp_anneal(struct pp_arena *scratch, const struct pp_packed *packed, con
 	uint64_t best = s.now->value, first = *packed->effort;
 	double cost = cost_of(packed, s.now);
 	trace_path(&s);
-	while (*packed->effort < options->until && best > options->target && s.critical_count) {
+	for (uint32_t i = 1; *packed->effort < options->until && best > options->target && s.critical_count; i++) {
+		if (i % MOVES == 0 && pp_is_late(options->deadline))
+			break;
 		double share = (double)(*packed->effort - first) / (double)(options->until - first);
 		double heat = options->hot / (1 + share * (options->hot / options->cold - 1));
 		struct move move = propose(&s);
 		*packed->effort += 1;
-		if (move.from == move.to || !may_move(&s, &move))
+		if (!may_move(&s, &move))
 			continue;
-		shift(order, move.from, move.to);
-		bool ok = fits(&s, &move) && pp_packed_run(packed, order, s.trial);
-		double after = ok ? cost_of(packed, s.trial) : 0;
-		if (ok && after > cost && after - cost > heat * pp_random_exponential(&s.random))
-			ok = false;
-		if (!ok) {
-			shift(order, move.to, move.from);
+		shift(order, &move);
+		double slack = heat * pp_random_exponential(&s.random);
+		struct pp_packed_change change = {s.now, s.work, move.begin, move.limit - 1, s.now->value + (uint64_t)slack};
+		double after = 0;
+		if (fits(&s, &move) && pp_packed_rerun(packed, order, &change, s.trial))
+			after = cost_of(packed, s.trial);
+		if (after == 0 || after > cost + slack) {
+			shift(order, &(struct move){move.begin, move.begin + move.limit - move.middle, move.limit});
 			continue;
 		}
-		uint32_t low = move.from < move.to ? move.from : move.to;
-		settle(&s, low, move.from + move.to - low);
+		settle(&s, move.begin, move.limit);
 		struct pp_packed_times *times = s.now;
 		s.now = s.trial;
 		s.trial = times;

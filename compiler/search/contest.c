@@ -1,8 +1,9 @@
 /* The list of the best orders. */
 #include "contest.h"
 
+#include "compiler/deadline.h"
+
 #include <string.h>
-#include <time.h>
 
 struct pp_contest *pp_contest_make(struct pp_arena *arena, const struct pp_packed *packed)
 {
@@ -47,8 +48,6 @@ bool pp_contest_over(struct pp_contest *contest)
 		return true;
 	if (contest->most && *contest->packed->effort >= contest->most)
 		return true;
-	struct timespec now;
-	if (contest->deadline && !contest->late && clock_gettime(CLOCK_MONOTONIC, &now) == 0)
-		contest->late = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec >= contest->deadline;
+	contest->late = contest->late || pp_is_late(contest->deadline);
 	return contest->late;
 }

@@ -42,6 +42,20 @@ static bool expand(struct pp_arena *arena, const struct pp_resolved *resolved, s
 	return input.block && pp_rows_expand(arena, &input, unseen, rows) && pp_schedule_check(arena, rows, unseen);
 }
 
+/* Rows for another placement would never finish. */
+static bool placed_as(const struct pp_schedule *frame, const struct pp_policy *policy)
+{
+	uint32_t p = frame->ranks;
+	bool loose = policy->place == PP_PLACE_LIST || (policy->place == PP_PLACE_LOOP && frame->stages == p);
+	if (policy->vpp && frame->stages != p * policy->vpp)
+		return false;
+	for (uint32_t s = 0; s < frame->stages && !loose; s++)
+		if (frame->stages % p ||
+		    frame->stage_rank[s] != pp_place_rank((enum pp_place)policy->place, s, p, frame->stages / p))
+			return false;
+	return true;
+}
+
 /* Library schedules as starts: all, or only the one that the spec names. */
 static struct starts list_starts(struct pp_arena *arena, const struct pp_resolved *resolved, struct pp_sources *sources,
                                  const struct pp_schedule *frame)
@@ -52,7 +66,7 @@ static struct starts list_starts(struct pp_arena *arena, const struct pp_resolve
 		const struct pp_policy *policy = &pp_policies[i];
 		struct pp_schedule rows;
 		if (policy->make || policy->status != PP_NOW || strcmp(policy->name, "search") == 0 ||
-		    (only && strcmp(only, policy->name) != 0))
+		    (only && strcmp(only, policy->name) != 0) || !placed_as(frame, policy))
 			continue;
 		if (expand(arena, resolved, sources, policy, frame, &rows))
 			starts.items[starts.count++] = (struct pp_search_start){policy->name, rows.rows};

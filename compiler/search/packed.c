@@ -174,19 +174,23 @@ static void sum_up(const struct pp_packed *packed, struct pp_packed_times *times
 	times->value = packed->span ? times->span : times->makespan;
 }
 
-/* `queued` is known where this is used: without queues nothing of them is left. */
-static inline bool run(const struct pp_packed *packed, const uint32_t *order, struct pp_packed_times *times,
-                       bool queued)
+/* Whether the value is sure to be too large: what rank r has left comes behind what it has done by position `at`. */
+static inline bool too_late(const struct pp_packed *packed, const struct pp_packed_change *change,
+                            const struct pp_packed_times *times, uint32_t r, uint32_t at)
+{
+	if (!change || (at > change->low && at <= change->high))
+		return false; /* `work` is of the order before the change */
+	uint64_t left = change->work[packed->first[r + 1]] - change->work[at];
+	return times->rank_end[r] + left - (packed->span ? times->rank_start[r] : 0) > change->limit;
+}
+
+/* Run what is left behind times->position. `queued`, and whether there is a change, is known where this is used: of
+ * what is not there nothing is left. */
+static inline bool run(const struct pp_packed *packed, const uint32_t *order, const struct pp_packed_change *change,
+                       bool queued, uint32_t left, struct pp_packed_times *times)
 {
 	uint64_t *end = times->end;
-	memset(end, 0xff, packed->ids * sizeof *end);
-	for (uint32_t r = 0; r < packed->ranks; r++) {
-		times->position[r] = packed->first[r];
-		times->rank_end[r] = times->rank_start[r] = 0;
-		times->wait[r] = UINT32_MAX;
-	}
-	*packed->effort += packed->actions;
-	uint32_t left = packed->actions, idle = 0, r = 0;
+	uint32_t idle = 0, r = 0;
 	while (left) {
 		uint32_t at = times->position[r], limit = packed->first[r + 1];
 		uint64_t free = times->rank_end[r];
@@ -213,8 +217,11 @@ static inline bool run(const struct pp_packed *packed, const uint32_t *order, st
 		times->rank_end[r] = free;
 		times->position[r] = at;
 		if (at > begin) {
+			*packed->effort += at - begin;
 			left -= at - begin;
 			idle = 0;
+			if (too_late(packed, change, times, r, at))
+				return false;
 		}
 	next:
 		if (++idle > packed->ranks)
@@ -225,12 +232,70 @@ static inline bool run(const struct pp_packed *packed, const uint32_t *order, st
 	return true;
 }
 
+static void begin(const struct pp_packed *packed, struct pp_packed_times *times)
+{
+	memset(times->end, 0xff, packed->ids * sizeof *times->end);
+	if (packed->queued)
+		memset(times->busy, 0, 2 * (size_t)packed->stages * sizeof *times->busy);
+	for (uint32_t r = 0; r < packed->ranks; r++) {
+		times->position[r] = packed->first[r];
+		times->rank_end[r] = times->rank_start[r] = 0;
+		times->wait[r] = UINT32_MAX;
+	}
+}
+
 bool pp_packed_run(const struct pp_packed *packed, const uint32_t *order, struct pp_packed_times *times)
 {
+	begin(packed, times);
+	return packed->queued ? run(packed, order, NULL, true, packed->actions, times)
+	                      : run(packed, order, NULL, false, packed->actions, times);
+}
+
+/* The first position of rank r whose action ends at `time` or later: ends ascend. */
+static uint32_t first_after(const struct pp_packed *packed, const uint32_t *order, const uint64_t *end, uint32_t r,
+                            uint64_t time)
+{
+	uint32_t low = packed->first[r], high = packed->first[r + 1];
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+		if (end[order[middle]] < time)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* What ends before the change begins does not depend on it. How many actions are left. */
+static uint32_t begin_at(const struct pp_packed *packed, const uint32_t *order, const struct pp_packed_change *change,
+                         struct pp_packed_times *times)
+{
+	const struct pp_packed_times *before = change->before;
+	uint32_t changed = packed->stage[pp_id_stage(packed, order[change->low])].rank, left = 0;
+	uint64_t time = change->low > packed->first[changed] ? before->end[order[change->low - 1]] : 0;
+	memcpy(times->end, before->end, packed->ids * sizeof *times->end);
+	for (uint32_t r = 0; r < packed->ranks; r++) {
+		uint32_t first = packed->first[r], limit = packed->first[r + 1];
+		uint32_t at = r == changed ? change->low : first_after(packed, order, before->end, r, time);
+		times->position[r] = at;
+		times->wait[r] = UINT32_MAX;
+		times->rank_start[r] = at > first ? before->rank_start[r] : 0;
+		times->rank_end[r] = at > first ? before->end[order[at - 1]] : 0;
+		left += limit - at;
+		for (; at < limit; at++)
+			times->end[order[at]] = PP_UNSET;
+	}
+	return left;
+}
+
+bool pp_packed_rerun(const struct pp_packed *packed, const uint32_t *order, const struct pp_packed_change *change,
+                     struct pp_packed_times *times)
+{
+	*packed->effort += packed->actions / 8;
 	if (!packed->queued)
-		return run(packed, order, times, false);
-	memset(times->busy, 0, 2 * (size_t)packed->stages * sizeof *times->busy);
-	return run(packed, order, times, true);
+		return run(packed, order, change, false, begin_at(packed, order, change, times), times);
+	begin(packed, times); /* channels have a state of their own */
+	return run(packed, order, change, true, packed->actions, times);
 }
 
 bool pp_packed_fits(const struct pp_packed *packed, const uint32_t *order)

@@ -79,6 +79,19 @@ struct pp_packed_times *pp_packed_times_make(struct pp_arena *arena, const struc
 /* Run an order. False: it can't finish. O(actions). */
 bool pp_packed_run(const struct pp_packed *packed, const uint32_t *order, struct pp_packed_times *times);
 
+/* What has become of an order that ran: other actions at the positions from `low` to `high`, all of one rank. */
+struct pp_packed_change {
+	const struct pp_packed_times *before; /* of the run */
+	const uint64_t *work;                 /* [actions + 1]: ticks of all actions before a position, of all ranks */
+	uint32_t low, high;
+	uint64_t limit; /* give up once the value is sure to be larger */
+};
+
+/* Run the changed order: from the change on, what ends before it stays as it was. False: it can't finish, or not within
+ * the limit. */
+bool pp_packed_rerun(const struct pp_packed *packed, const uint32_t *order, const struct pp_packed_change *change,
+                     struct pp_packed_times *times);
+
 /* Whether every rank of an order stays within its room. */
 bool pp_packed_fits(const struct pp_packed *packed, const uint32_t *order);
 

@@ -18,6 +18,9 @@ enum {
 struct outcome {
 	bool ok;
 	uint64_t value, bytes; /* of the objective; of the fullest rank */
+	/* of a contest of splits, or NULL */
+	uint32_t *first;
+	struct pp_schedule *given;
 };
 
 static struct pp_unit open_trial(const struct pp_unit *unit, const struct pp_place_hint *hint)
@@ -35,9 +38,11 @@ static bool same_placement(struct pp_arena *scratch, const struct pp_spec *a, co
 	return memcmp(pp_schedule_place(scratch, a), pp_schedule_place(scratch, b), bytes) == 0;
 }
 
-static struct outcome try_placement(const struct pp_unit *unit, const struct pp_place_hint *hint)
+/* `to_beat`: the value of another placement, or 0. */
+static struct outcome try_placement(const struct pp_unit *unit, const struct pp_place_hint *hint, uint64_t to_beat)
 {
 	struct pp_unit trial = open_trial(unit, hint);
+	trial.to_beat = to_beat;
 	const struct pp_spec *spec = &unit->resolved.spec;
 	bool whole = (uint64_t)spec->parallel.pp * spec->microbatches <= MOST_WHOLE;
 	struct outcome outcome = {.ok = pp_compile(&trial, whole ? PP_PASS_simulate : PP_PASS_schedule, NULL, NULL)};
@@ -49,6 +54,10 @@ static struct outcome try_placement(const struct pp_unit *unit, const struct pp_
 		for (uint32_t r = 0; r < trial.program->ranks; r++)
 			if (trial.program->rank[r].arena_bytes > outcome.bytes)
 				outcome.bytes = trial.program->rank[r].arena_bytes;
+	}
+	if (outcome.ok && whole && trial.given) {
+		outcome.first = pp_split_copy(unit->arena, &trial.stages, spec->model.layer_count);
+		outcome.given = pp_schedule_copy(unit->arena, trial.given);
 	}
 	pp_arena_destroy(trial.arena);
 	return outcome;
@@ -89,12 +98,19 @@ bool pp_search_place(struct pp_unit *unit)
 		open |= changes_placement(unit, &candidates[i]);
 	if (unit->options.hint.place || !open)
 		return false;
-	for (int i = 0; i < CANDIDATES; i++)
-		outcomes[i] = try_placement(unit, &candidates[i]);
+	uint64_t to_beat = 0;
+	for (int i = 0; i < CANDIDATES; i++) {
+		outcomes[i] = try_placement(unit, &candidates[i], to_beat);
+		if (outcomes[i].ok && (to_beat == 0 || outcomes[i].value < to_beat))
+			to_beat = outcomes[i].value;
+	}
 	int best = best_of(outcomes, spec->seek.objective == PP_SEEK_MEMORY);
 	if (best < 0)
 		return false; /* the unit's own passes say why */
 	unit->options.hint = candidates[best];
 	unit->options.hint.trial = false;
+	unit->first = outcomes[best].first;
+	unit->given = outcomes[best].given;
+	unit->to_beat = unit->given ? outcomes[best].value : 0;
 	return true;
 }

@@ -10,9 +10,10 @@
 #include "starts.h"
 #include "tune.h"
 
+#include "compiler/deadline.h"
+
 #include <assert.h>
 #include <string.h>
-#include <time.h>
 
 enum {
 	PER_ACTION = 120000,     /* actions evaluated by default for each of the problem */
@@ -22,6 +23,7 @@ enum {
 	MOST_GROUP = 3,          /* microbatches of a pattern */
 	MOST_PATTERN_STAGES = 512,
 	ROUNDS = 4,      /* of improvement */
+	NEAR = 32,       /* from orders that are at most such a part slower than the best */
 	MEMORY_STEPS = 6 /* searches for less memory */
 };
 
@@ -101,12 +103,26 @@ static struct pp_contest *new_contest(const struct search *s, const struct pp_or
 	if (effort)
 		packed->effort = effort;
 	struct pp_contest *contest = pp_contest_make(s->arena, packed);
-	contest->bounds = pp_order_bound(s->arena, problem, s->fused);
+	bool brief = s->options->brief || problem->microbatches < s->problem->microbatches;
+	if (brief)
+		*(packed->span ? &contest->bounds.span : &contest->bounds.makespan) =
+		    pp_order_bound_value(s->arena, problem, s->fused, packed->span);
+	else
+		contest->bounds = pp_order_bound(s->arena, problem, s->fused);
 	contest->bound = packed->span ? contest->bounds.span : contest->bounds.makespan;
 	contest->seed = s->options->seed;
 	contest->most = 5 * s->effort;
 	contest->deadline = s->deadline;
 	return contest;
+}
+
+static uint32_t count_near(const struct pp_contest *contest)
+{
+	uint64_t best = contest->best[0].value;
+	uint32_t count = 1;
+	while (count < contest->count && contest->best[count].value - best < best / NEAR)
+		count++;
+	return count;
 }
 
 static void improve(struct pp_contest *contest, uint64_t effort)
@@ -116,7 +132,7 @@ static void improve(struct pp_contest *contest, uint64_t effort)
 	for (uint32_t i = 0; i < packed->stages; i++)
 		mean += packed->stage[i].ticks[PP_F] / packed->stages;
 	for (uint32_t round = 0; round < ROUNDS && !pp_contest_over(contest); round++) {
-		const struct pp_entry *from = &contest->best[round % (contest->count < 4 ? contest->count : 4)];
+		const struct pp_entry *from = &contest->best[round % count_near(contest)];
 		const char *name = from->name;
 		struct pp_arena *scratch = pp_arena_scratch(contest->arena);
 		memcpy(contest->order, from->order, packed->actions * sizeof *contest->order);
@@ -204,6 +220,15 @@ static void enter_starts(const struct search *s, struct pp_contest *contest)
 		pp_search_starts(contest, s->problem);
 }
 
+/* Nothing that a named schedule would find by itself shall be missed. */
+static void enter_named(const struct search *s, struct pp_contest *contest)
+{
+	const struct pp_search_options *options = s->options;
+	if (!options->start && !options->brief && contest->most >= STARTS_EFFORT && !contest->late &&
+	    contest->best[0].value > contest->bound)
+		pp_search_finish(contest, s->problem);
+}
+
 static struct pp_contest *solve(const struct search *s, struct pp_search_report *report)
 {
 	struct pp_contest *contest = new_contest(s, s->problem, NULL);
@@ -218,8 +243,9 @@ static struct pp_contest *solve(const struct search *s, struct pp_search_report 
 		construct_by_window(s, contest, &made);
 	else
 		construct(s, contest, &made);
+	enter_named(s, contest);
 	if (contest->packed->actions <= WINDOW_ACTIONS)
-		improve(contest, s->effort * 3);
+		improve(contest, s->effort * 1);
 	return contest;
 }
 
@@ -241,13 +267,6 @@ static bool may_gain_fused(const struct pp_order_problem *problem)
 			return true;
 	}
 	return false;
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
 static const char *keep_text(struct pp_arena *arena, const char *text)
@@ -355,7 +374,7 @@ bool pp_search(struct pp_arena *arena, const struct pp_order_problem *problem, c
 	s.effort = (options->effort ? options->effort : default_effort(problem, options->fused)) / 5 + 1;
 	if (options->brief)
 		s.effort /= 16;
-	s.deadline = options->deadline ? options->deadline : options->timeout ? now_ns() + options->timeout : 0;
+	s.deadline = options->deadline ? options->deadline : options->timeout ? pp_now() + options->timeout : 0;
 	*report = (struct pp_search_report){.stopped = "effort"};
 	if (!seek(arena, &s, rows, report))
 		return false;

@@ -41,11 +41,11 @@ struct pp_search_options {
 };
 
 struct pp_search_report {
-	struct pp_order_bound bound;
-	uint64_t value;      /* of the objective: ns */
-	uint64_t effort;     /* actions evaluated */
-	const char *start;   /* construction that the result was improved from */
-	const char *stopped; /* optimal | effort | timeout */
+	struct pp_order_bound bound; /* of a brief search, only that of the objective, without words */
+	uint64_t value;              /* of the objective: ns */
+	uint64_t effort;             /* actions evaluated */
+	const char *start;           /* construction that the result was improved from */
+	const char *stopped;         /* optimal | effort | timeout */
 	/* PP_SEEK_MEMORY: activations of the fullest rank in bytes, and of the fullest in the fastest order found. */
 	uint64_t held, held_fastest;
 	/* Infeasible: the rank that lacks memory, and the bytes that it needs at least. */

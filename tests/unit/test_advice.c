@@ -188,18 +188,19 @@ static void least_memory(void **state)
 }
 
 static const char measured[] =
-    "model measured { layer part : custom * 8 { time_f = 1ms  time_i = 1.2ms  time_w = 0.8ms  activation = 64MiB  output "
+    "model measured { layer part : custom * 8 { time_f = 1ms  time_i = 1.2ms  time_w = 0.8ms  activation = 64MiB  "
+    "output "
     "= 1MiB } }\n"
     "cluster lab    { nodes = 1  gpus = 4  gpu { memory = 2GiB }  link intra { bandwidth = 20GB/s  latency = 10us } }\n"
     "parallel       { pp = 4  vpp = 1 }\n"
     "train          { microbatch = 1  microbatches = 8 }\n";
-static const char gpt[] =
-    "model gpt   { hidden = 1024  heads = 16  layers = 24  vocab = 50304  seq = 1024 }\n"
-    "cluster lab { nodes = 1  gpus = 6\n"
-    "  gpu { memory = 24GiB  bandwidth = 2TB/s  flops { bf16 = 300TFLOPS } }  link intra { bandwidth = 25GB/s  latency = "
-    "5us } }\n"
-    "parallel    { pp = 6 }\n"
-    "train       { microbatch = 1  microbatches = 16  dtype = bf16 }\n";
+static const char gpt[] = "model gpt   { hidden = 1024  heads = 16  layers = 24  vocab = 50304  seq = 1024 }\n"
+                          "cluster lab { nodes = 1  gpus = 6\n"
+                          "  gpu { memory = 24GiB  bandwidth = 2TB/s  flops { bf16 = 300TFLOPS } }  link intra { "
+                          "bandwidth = 25GB/s  latency = "
+                          "5us } }\n"
+                          "parallel    { pp = 6 }\n"
+                          "train       { microbatch = 1  microbatches = 16  dtype = bf16 }\n";
 
 /* Where the split is ours, the number is that of the split whose fullest rank needs least. */
 static void splits(void **state)

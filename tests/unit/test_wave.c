@@ -467,9 +467,10 @@ static void extended_orders_are_sound(void **state)
 		struct pp_arena *arena = pp_arena_create(NULL);
 		struct dice dice = {seed * 0x9e3779b97f4a7c15};
 		struct made made = random_problem(arena, &dice, 6, 1);
-		struct pp_wave *few = pp_wave_pack(arena, &made.problem), *many = pp_wave_pack(arena, &made.problem);
-		few->microbatches = 3 * few->ranks + 4;
-		made.problem.microbatches = many->microbatches = few->microbatches + 1 + (uint32_t)roll(&dice, 40);
+		made.problem.microbatches = 3 * made.problem.ranks + 4;
+		struct pp_wave *few = pp_wave_pack(arena, &made.problem);
+		made.problem.microbatches += 1 + (uint32_t)roll(&dice, 40);
+		struct pp_wave *many = pp_wave_pack(arena, &made.problem);
 		struct pp_wave_contest *contest = pp_wave_contest_new(arena, few, false, 0);
 		for (size_t i = 0; i < pp_wave_shapes[PP_WAVE_BASIC].count; i++)
 			pp_wave_contest_try(contest, &pp_wave_shapes[PP_WAVE_BASIC].shapes[i]);
