@@ -66,6 +66,18 @@ static bool run_norm_dx(const struct frame *f)
 	return true;
 }
 
+/* The frame stands at the norm_dx; the add has dx and something else as operands. */
+static void run_norm_dx_add(const struct frame *f, const struct pp_body_instr *instr)
+{
+	enum { DY, X, GAMMA, MEAN, RSTD, DX };
+	enum { A, B };
+	struct frame add = *f;
+	add.instr = instr;
+	unsigned other = instr->operand[A] == f->instr->operand[DX] ? B : A;
+	pp_cuda_norm_dx_add(stream(f), type(f, DY), norm_rows(f, X, GAMMA), shape(f, GAMMA)->rows, f->instr->imm[0],
+	                    at(f, DY), at(f, X), at(f, GAMMA), at(f, MEAN), at(f, RSTD), at(&add, other), at(f, DX));
+}
+
 static bool run_norm_dw(const struct frame *f)
 {
 	enum { DY, X, MEAN, RSTD, DGAMMA, DBETA };
@@ -333,15 +345,33 @@ uint32_t pp_cuda_stretch_end(const struct pp_body *body, uint32_t first, uint32_
 	return end;
 }
 
+/* Runs the kernel that does instruction `at` and later ones, if there is one; which of them comes next, or `at`. */
+static uint32_t run_fused(const struct frame *f, const struct pp_body *body, uint32_t at, uint32_t end)
+{
+	if (at + 1 < end && pp_cuda_fuses_add_norm(body, at)) {
+		run_add_norm(f, &body->items[at + 1]);
+		return at + 2;
+	}
+	uint32_t add = pp_cuda_fused_add_of_norm_dx(body, at, end);
+	if (add == 0)
+		return at;
+	run_norm_dx_add(f, &body->items[add]);
+	struct frame between = *f;
+	between.instr = &body->items[at + 1];
+	if (add == at + 2)
+		run_norm_dw(&between);
+	return add + 1;
+}
+
 bool pp_cuda_run_body(const struct pp_cuda_body *body, const struct pp_bound_call *call, uint32_t first, uint32_t end)
 {
 	struct frame frame = {.call = call, .context = (void *)(uintptr_t)body};
-	for (uint32_t i = first; i < end; i++) {
+	for (uint32_t i = first; i < end;) {
 		frame.instr = &call->body->items[i];
-		if (i + 1 < end && pp_cuda_fuses_add_norm(call->body, i))
-			run_add_norm(&frame, &call->body->items[++i]);
-		else if (!run[frame.instr->op](&frame))
+		uint32_t next = run_fused(&frame, call->body, i, end);
+		if (next == i && !run[frame.instr->op](&frame))
 			return false;
+		i = next > i ? next : i + 1;
 	}
 	return true;
 }

@@ -31,3 +31,18 @@ bool pp_cuda_fuses_add_norm(const struct pp_body *body, uint32_t at)
 			return false;
 	return true;
 }
+
+uint32_t pp_cuda_fused_add_of_norm_dx(const struct pp_body *body, uint32_t at, uint32_t end)
+{
+	enum { DX = 5 };
+	enum { A, B, SUM };
+	if (body->items[at].op != PP_BODY_NORM_DX)
+		return 0;
+	uint32_t dx = body->items[at].operand[DX], add = at + 1;
+	if (add < end && body->items[add].op == PP_BODY_NORM_DW) /* reads what norm_dx reads, writes gradients */
+		add++;
+	if (add >= end || body->items[add].op != PP_BODY_ADD)
+		return 0;
+	const uint32_t *of_add = body->items[add].operand;
+	return of_add[SUM] == dx && (of_add[A] == dx) != (of_add[B] == dx) ? add : 0;
+}

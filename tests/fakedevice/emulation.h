@@ -223,6 +223,11 @@ inline float __fdividef(float x, float y)
 	return x / y;
 }
 
+inline float __fadd_rn(float x, float y)
+{
+	return x + y;
+}
+
 inline float __frcp_rn(float x)
 {
 	return 1.0f / x;

@@ -75,12 +75,42 @@ static void test_outputs_over_inputs_are_not(void **state)
 		}
 }
 
+/* dx = norm_dx(dy, x, gamma, mean, rstd); norm_dw; dx = plus + dx. */
+enum { DX_DY, DX_X, DX_GAMMA, DX_MEAN, DX_RSTD, DX_DX, DX_PLUS, DX_DGAMMA, DX_REGISTERS };
+
+static void test_an_add_to_an_input_gradient_is_fused(void **state)
+{
+	(void)state;
+	struct pp_reg regs[DX_REGISTERS] = {0};
+	struct pp_body_instr items[3] = {
+	    {.op = PP_BODY_NORM_DX, .operand = {DX_DY, DX_X, DX_GAMMA, DX_MEAN, DX_RSTD, DX_DX}},
+	    {.op = PP_BODY_NORM_DW, .operand = {DX_DY, DX_X, DX_MEAN, DX_RSTD, DX_DGAMMA, PP_NULL}},
+	    {.op = PP_BODY_ADD, .operand = {DX_PLUS, DX_DX, DX_DX}},
+	};
+	struct pp_body body = {.regs = regs, .reg_count = DX_REGISTERS, .items = items, .count = 3};
+	assert_int_equal(pp_cuda_fused_add_of_norm_dx(&body, 0, 3), 2);
+	assert_int_equal(pp_cuda_fused_add_of_norm_dx(&body, 0, 2), 0);
+	assert_int_equal(pp_cuda_fused_add_of_norm_dx(&body, 1, 3), 0);
+	items[2].operand[0] = DX_DX; /* dx + plus */
+	items[2].operand[1] = DX_PLUS;
+	assert_int_equal(pp_cuda_fused_add_of_norm_dx(&body, 0, 3), 2);
+	items[2].operand[1] = DX_DX; /* dx + dx */
+	assert_int_equal(pp_cuda_fused_add_of_norm_dx(&body, 0, 3), 0);
+	items[2] = (struct pp_body_instr){.op = PP_BODY_ADD, .operand = {DX_PLUS, DX_DX, DX_PLUS}}; /* dx is still wanted */
+	assert_int_equal(pp_cuda_fused_add_of_norm_dx(&body, 0, 3), 0);
+	items[1] = (struct pp_body_instr){.op = PP_BODY_ADD, .operand = {DX_PLUS, DX_DX, DX_DX}};
+	assert_int_equal(pp_cuda_fused_add_of_norm_dx(&body, 0, 3), 1);
+	items[1].op = PP_BODY_COPY;
+	assert_int_equal(pp_cuda_fused_add_of_norm_dx(&body, 0, 3), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_an_add_before_its_norm_is_fused),
 	    cmocka_unit_test(test_a_norm_of_something_else_is_not),
 	    cmocka_unit_test(test_outputs_over_inputs_are_not),
+	    cmocka_unit_test(test_an_add_to_an_input_gradient_is_fused),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

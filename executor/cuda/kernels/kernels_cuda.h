@@ -45,6 +45,11 @@ void pp_cuda_add_norm(cudaStream_t stream, enum pp_cuda_type type, size_t rows, 
                       const void *b, void *sum, const void *gamma, const void *beta, void *y, float *mean, float *rstd);
 void pp_cuda_norm_dx(cudaStream_t stream, enum pp_cuda_type type, size_t rows, size_t columns, bool rms, const void *dy,
                      const void *x, const void *gamma, const float *mean, const float *rstd, void *dx);
+/* dx = the input gradient of the norm, then dx = plus + dx, in one pass with the bits of both apart. */
+void pp_cuda_norm_dx_add(cudaStream_t stream, enum pp_cuda_type type, size_t rows, size_t columns, bool rms,
+                         const void *dy, const void *x, const void *gamma, const float *mean, const float *rstd,
+                         const void *plus, void *dx);
+
 /* ---- attention: attention*.cu ---------------------------------------------------------------- */
 
 /* Heads are at most this wide. Probabilities and their gradients are rounded to bf16 between products where the type

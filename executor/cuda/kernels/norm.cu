@@ -1,12 +1,13 @@
 /* Layer norm and root-mean-square norm of rows, with or without the residual sum before them, and the input gradient. A
- * row belongs to 32 to 1024 threads, which read it once and hold it in registers; rows too long for that, and those
+ * row belongs to 32 to 512 threads, which read it once and hold it in registers; rows too long for that, and those
  * that are not made of whole packs, are read again for each pass. */
 #include "launch.h"
 
 #include "kernels_cuda.h"
 #include "vector.h"
 
-enum { HELD = 4, BLOCK = 256 }; /* packs of a row that a thread holds; least threads of a block */
+/* Packs of a row that a thread holds; least threads of a block; most threads of a row. */
+enum { HELD = 4, BLOCK = 256, ROW_MOST = 512 };
 
 template <typename T> struct norm_call {
 	size_t rows, columns;
@@ -91,7 +92,7 @@ __device__ __forceinline__ void add_residual(const norm_call<T> &call, size_t ro
 }
 
 template <typename T, bool aligned, bool held, bool adds>
-__global__ void __launch_bounds__(1024) norm_rows(norm_call<T> call)
+__global__ void __launch_bounds__(ROW_MOST) norm_rows(norm_call<T> call)
 {
 	enum { SIZE = pack_of<T>::SIZE };
 	__shared__ float shared[2][WARPS_MAX];
@@ -149,14 +150,15 @@ template <typename T> struct norm_dx_call {
 	size_t rows, columns;
 	const T *dy, *x, *gamma;
 	const float *mean, *rstd;
+	const T *plus; /* NULL, or what is added to the rounded dx */
 	T *dx;
 	bool rms;
 };
 
 /* With h = (x - mean) * rstd and g = dy * gamma: dx = rstd * (g - mean(g) - h * mean(g * h)); without the mean(g) for
  * the root-mean-square norm. */
-template <typename T, bool aligned, bool held>
-__global__ void __launch_bounds__(1024) norm_rows_dx(norm_dx_call<T> call)
+template <typename T, bool aligned, bool held, bool adds>
+__global__ void __launch_bounds__(ROW_MOST) norm_rows_dx(norm_dx_call<T> call)
 {
 	enum { SIZE = pack_of<T>::SIZE };
 	__shared__ float shared[2][WARPS_MAX];
@@ -164,9 +166,11 @@ __global__ void __launch_bounds__(1024) norm_rows_dx(norm_dx_call<T> call)
 	bool real = row < call.rows;
 	row = real ? row : call.rows - 1;
 	unsigned warps = blockDim.x / WARP, warp = threadIdx.x / WARP, base = threadIdx.y * warps;
-	row_part<T, aligned, held> dy, x;
+	row_part<T, aligned, held> dy, x, plus;
 	dy.read(call.dy + row * call.columns, call.columns);
 	x.read(call.x + row * call.columns, call.columns);
+	if constexpr (adds)
+		plus.read(call.plus + row * call.columns, call.columns);
 	float mean = call.rms ? 0.0f : call.mean[row], rstd = call.rstd[row], sum_g = 0, sum_gh = 0;
 	each_pack<held, SIZE>(call.columns, [&](int i) {
 		pack<SIZE> up = dy.get(i), in = x.get(i), gamma = load<aligned>(call.gamma, x.number(i), call.columns);
@@ -187,6 +191,13 @@ __global__ void __launch_bounds__(1024) norm_rows_dx(norm_dx_call<T> call)
 #pragma unroll
 		for (int j = 0; j < SIZE; j++)
 			dx.at[j] = rstd * (up.at[j] * gamma.at[j] - mean_g - (in.at[j] - mean) * rstd * mean_gh);
+		if constexpr (adds) {
+			dx = unpacked(packed<T>(dx));
+			pack<SIZE> more = plus.get(i);
+#pragma unroll
+			for (int j = 0; j < SIZE; j++)
+				dx.at[j] = __fadd_rn(dx.at[j], more.at[j]); /* never fused with the product */
+		}
 		store<aligned>(call.dx + row * call.columns, x.number(i), call.columns, dx);
 	});
 }
@@ -204,7 +215,7 @@ static struct row_shape row_shape_of(size_t rows, size_t columns, size_t pack_si
 {
 	size_t packs = ceil_of(columns, pack_size);
 	unsigned threads = WARP;
-	while (threads < WARP * WARPS_MAX && (size_t)threads * HELD < packs)
+	while (threads < ROW_MOST && (size_t)threads * HELD < packs)
 		threads *= 2;
 	unsigned together = threads < BLOCK ? BLOCK / threads : 1;
 	if (together > rows)
@@ -271,47 +282,52 @@ void pp_cuda_add_norm(cudaStream_t stream, enum pp_cuda_type type, size_t rows, 
 		norm<float, true>(stream, rows, columns, rms, a, b, sum, gamma, beta, y, mean, rstd);
 }
 
-template <typename T> static void launch_norm_dx(cudaStream_t stream, const norm_dx_call<T> &call)
+template <typename T, bool adds> static void launch_norm_dx(cudaStream_t stream, const norm_dx_call<T> &call)
 {
 	struct row_shape shape = row_shape_of(call.rows, call.columns, pack_of<T>::SIZE);
 	size_t bytes = call.rows * call.columns * sizeof(T);
 	bool aligned = call.columns % pack_of<T>::SIZE == 0 && on_16_bytes(call.dy) && on_16_bytes(call.x) &&
-	               on_16_bytes(call.gamma) && on_16_bytes(call.dx);
+	               on_16_bytes(call.gamma) && on_16_bytes(call.plus) && on_16_bytes(call.dx);
 	PP_READS(call.dy, bytes);
 	PP_READS(call.x, bytes);
 	PP_READS(call.gamma, call.columns * sizeof(T));
 	PP_READS(call.mean, call.rms ? 0 : call.rows * sizeof(float));
 	PP_READS(call.rstd, call.rows * sizeof(float));
+	PP_READS(call.plus, adds ? bytes : 0);
 	PP_WRITES(call.dx, bytes);
 	if (aligned && shape.held)
-		PP_LAUNCH((norm_rows_dx<T, true, true>), shape.grid, shape.block, 0, stream, call);
+		PP_LAUNCH((norm_rows_dx<T, true, true, adds>), shape.grid, shape.block, 0, stream, call);
 	else if (aligned)
-		PP_LAUNCH((norm_rows_dx<T, true, false>), shape.grid, shape.block, 0, stream, call);
+		PP_LAUNCH((norm_rows_dx<T, true, false, adds>), shape.grid, shape.block, 0, stream, call);
 	else
-		PP_LAUNCH((norm_rows_dx<T, false, false>), shape.grid, shape.block, 0, stream, call);
+		PP_LAUNCH((norm_rows_dx<T, false, false, adds>), shape.grid, shape.block, 0, stream, call);
 }
 
-template <typename T>
+template <typename T, bool adds>
 static void norm_dx(cudaStream_t stream, size_t rows, size_t columns, bool rms, const void *dy, const void *x,
-                    const void *gamma, const float *mean, const float *rstd, void *dx)
+                    const void *gamma, const float *mean, const float *rstd, const void *plus, void *dx)
 {
-	norm_dx_call<T> call = {rows,
-	                        columns,
-	                        static_cast<const T *>(dy),
-	                        static_cast<const T *>(x),
-	                        static_cast<const T *>(gamma),
-	                        mean,
-	                        rstd,
-	                        static_cast<T *>(dx),
-	                        rms};
-	launch_norm_dx(stream, call);
+	norm_dx_call<T> call = {
+	    rows, columns, static_cast<const T *>(dy),   static_cast<const T *>(x), static_cast<const T *>(gamma),
+	    mean, rstd,    static_cast<const T *>(plus), static_cast<T *>(dx),      rms};
+	launch_norm_dx<T, adds>(stream, call);
 }
 
 void pp_cuda_norm_dx(cudaStream_t stream, enum pp_cuda_type type, size_t rows, size_t columns, bool rms, const void *dy,
                      const void *x, const void *gamma, const float *mean, const float *rstd, void *dx)
 {
 	if (type == PP_CUDA_BF16)
-		norm_dx<__nv_bfloat16>(stream, rows, columns, rms, dy, x, gamma, mean, rstd, dx);
+		norm_dx<__nv_bfloat16, false>(stream, rows, columns, rms, dy, x, gamma, mean, rstd, NULL, dx);
 	else
-		norm_dx<float>(stream, rows, columns, rms, dy, x, gamma, mean, rstd, dx);
+		norm_dx<float, false>(stream, rows, columns, rms, dy, x, gamma, mean, rstd, NULL, dx);
+}
+
+void pp_cuda_norm_dx_add(cudaStream_t stream, enum pp_cuda_type type, size_t rows, size_t columns, bool rms,
+                         const void *dy, const void *x, const void *gamma, const float *mean, const float *rstd,
+                         const void *plus, void *dx)
+{
+	if (type == PP_CUDA_BF16)
+		norm_dx<__nv_bfloat16, true>(stream, rows, columns, rms, dy, x, gamma, mean, rstd, plus, dx);
+	else
+		norm_dx<float, true>(stream, rows, columns, rms, dy, x, gamma, mean, rstd, plus, dx);
 }

@@ -5,16 +5,18 @@
 #include "kernels_cuda.h"
 #include "vector.h"
 
+#include <math.h>
+
 enum { BLOCK = 256, HEADS = 4 }; /* heads that a thread turns by the same angles */
 
-/* cosine[position][pair], then sine likewise. */
-__global__ void rotation_table(size_t seq, size_t pairs, double theta, bool back, float *cosine, float *sine)
+/* cosine[position][pair], then sine likewise. A pair turns by theta^(-pair / pairs) from one position to the next. */
+__global__ void rotation_table(size_t seq, size_t pairs, double log2_theta, bool back, float *cosine, float *sine)
 {
 	size_t i = (size_t)blockIdx.x * BLOCK + threadIdx.x;
 	if (i >= seq * pairs)
 		return;
 	size_t position = i / pairs, pair = i % pairs;
-	double angle = (double)position * pow(theta, -(double)pair / (double)pairs), s, c;
+	double angle = (double)position * exp2(-(double)pair / (double)pairs * log2_theta), s, c;
 	sincos(back ? -angle : angle, &s, &c);
 	cosine[i] = (float)c;
 	sine[i] = (float)s;
@@ -92,8 +94,8 @@ void pp_cuda_rotate(cudaStream_t stream, enum pp_cuda_type type, const struct pp
 	size_t pairs = shape->head_columns / 2, angles = shape->seq * pairs;
 	float *cosine = static_cast<float *>(scratch), *sine = cosine + angles;
 	PP_WRITES(cosine, 2 * angles * sizeof *cosine);
-	PP_LAUNCH_FREE(rotation_table, blocks_of(angles, BLOCK), BLOCK, stream, shape->seq, pairs, (double)shape->theta,
-	               shape->back, cosine, sine);
+	PP_LAUNCH_FREE(rotation_table, blocks_of(angles, BLOCK), BLOCK, stream, shape->seq, pairs,
+	               log2((double)shape->theta), shape->back, cosine, sine);
 	if (type == PP_CUDA_BF16)
 		rotate<bf16>(stream, {shape->tokens, shape->seq, shape->heads, shape->head_columns, (const bf16 *)x, (bf16 *)y,
 		                      cosine, sine});

@@ -93,20 +93,28 @@ static struct operands after_forward(struct ops *ops, const struct norm_case *c)
 	return o;
 }
 
+/* With and without a sum behind it, whose bits are those of both apart. */
 static void check_norm_dx(struct ops *ops, const void *shape)
 {
 	const struct norm_case *c = shape;
 	struct operands o = after_forward(ops, c);
 	double *dy = ops_values(ops, ops->element, o.count), *want = ops_zeros(ops, o.count);
+	double *plus = ops_values(ops, ops->element, o.count);
 	pp_cpu_norm_dx(c->rows, c->columns, c->rms, dy, o.x, o.gamma, o.mean, o.rstd, want);
 	if (c->columns == 1) /* 0 but for rounding, where large terms cancel */
 		return;
-	void *dx = ops_room(ops, ops->element, o.count);
-	pp_cuda_norm_dx(ops->stream, ops->type, c->rows, c->columns, c->rms, ops_give(ops, ops->element, o.count, dy),
-	                ops_give(ops, ops->element, o.count, o.x), ops_give(ops, ops->element, c->columns, o.gamma),
-	                c->rms ? NULL : ops_give(ops, OPS_F32, c->rows, o.mean), ops_give(ops, OPS_F32, c->rows, o.rstd),
-	                dx);
+	void *dx = ops_room(ops, ops->element, o.count), *fused = ops_room(ops, ops->element, o.count);
+	void *device_dy = ops_give(ops, ops->element, o.count, dy), *x = ops_give(ops, ops->element, o.count, o.x);
+	void *gamma = ops_give(ops, ops->element, c->columns, o.gamma);
+	void *device_plus = ops_give(ops, ops->element, o.count, plus);
+	float *mean = c->rms ? NULL : ops_give(ops, OPS_F32, c->rows, o.mean);
+	float *rstd = ops_give(ops, OPS_F32, c->rows, o.rstd);
+	pp_cuda_norm_dx(ops->stream, ops->type, c->rows, c->columns, c->rms, device_dy, x, gamma, mean, rstd, dx);
 	ops_expect(ops, "dx", ops->element, o.count, dx, want);
+	pp_cuda_norm_dx_add(ops->stream, ops->type, c->rows, c->columns, c->rms, device_dy, x, gamma, mean, rstd,
+	                    device_plus, fused);
+	pp_cuda_add(ops->stream, ops->type, o.count, device_plus, dx, dx);
+	ops_expect_same(ops, "plus + dx", ops->element, o.count, fused, dx);
 }
 
 static void check_norm_dw(struct ops *ops, const void *shape, bool accumulate)
@@ -143,7 +151,7 @@ void ops_norm(struct ops *ops)
 	size_t count = sizeof cases / sizeof *cases, tall_count = sizeof tall / sizeof *tall;
 	ops_run(ops, "norm", check_norm, cases, count, sizeof *cases, OPS_CLOSE);
 	ops_run(ops, "add + norm", check_add_norm, cases, count, sizeof *cases, OPS_CLOSE);
-	ops_run(ops, "norm_dx", check_norm_dx, cases, count, sizeof *cases, OPS_CLOSE);
+	ops_run(ops, "norm_dx, + add", check_norm_dx, cases, count, sizeof *cases, OPS_CLOSE);
 	ops_run(ops, "norm_dw", check_norm_dw_written, tall, tall_count, sizeof *tall, OPS_CLOSE);
 	ops_run(ops, "norm_dw accumulate", check_norm_dw_added, tall, tall_count, sizeof *tall, OPS_CLOSE);
 }
