@@ -118,6 +118,7 @@ static void build_tensors(struct builder *b)
 		                       .rows = SIDE,
 		                       .columns = SIDE,
 		                       .dims = 2,
+		                       .dtype = b->options->half ? PP_BF16 : PP_F32,
 		                       .init = PP_INIT_NORMAL,
 		                       .tp_grad = (uint8_t)(t % PP_TP_GRAD_COUNT),
 		                       .shard = t % PP_TP_GRAD_COUNT == PP_TP_SHARDED ? 0 : 255,
@@ -450,7 +451,10 @@ static void each_tensor(struct builder *b, uint32_t group, enum pp_collective ki
 		uint64_t count =
 		    kind == PP_ALLREDUCE ? pp_local_elements(program, use->tensor) : pp_shard_elements(program, use->tensor);
 		emit_collective(b, program->stages[use->stage].rank,
-		                (struct pp_instr){.sub = (uint8_t)kind, .count = (uint32_t)count, .a = {0, group}},
+		                (struct pp_instr){.sub = (uint8_t)kind,
+		                                  .dtype = kind == PP_ALLGATHER ? program->tensors[use->tensor].dtype : PP_F32,
+		                                  .count = (uint32_t)count,
+		                                  .a = {0, group}},
 		                kind == PP_ALLGATHER ? use->weight : use->grad);
 		b->next_collective++;
 	}

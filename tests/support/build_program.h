@@ -15,6 +15,7 @@ struct build_options {
 	uint64_t ticks[PP_PHASE_COUNT]; /* of every stage; all 0: F 100, B 200, I 100, W 100, R 100 */
 	uint64_t latency;               /* of every channel, ns */
 	uint32_t tp, dp, zero;          /* 0: 1, 1, none; tensors in turn sharded, replicated, and partial over tp */
+	bool half;                      /* weights are bf16 and have master copies */
 };
 
 struct pp_schedule *build_gpipe(struct pp_arena *arena, uint32_t ranks, uint32_t microbatches);

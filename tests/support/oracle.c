@@ -386,7 +386,8 @@ static void begin_slot(struct oracle *o, uint32_t w, uint32_t i)
 	for (uint32_t k = 0; slot->class == PP_SLOT_WEIGHT && k < rank->length[i]; k++)
 		rank->value[i][k] = oracle_mix(oracle_mix(21, slot->tensor), k * 64 + (sharded ? rank->tp : 0));
 	if (slot->class == PP_SLOT_MASTER)
-		rank->value[i][0] = oracle_mix(oracle_mix(22, slot->tensor), sharded ? rank->tp : 0);
+		rank->value[i][0] =
+		    oracle_mix(oracle_mix(22, slot->tensor), (oracle_shards(o) ? rank->dp * 64 : 0) + (sharded ? rank->tp : 0));
 	if (slot->class == PP_SLOT_MOMENT)
 		rank->value[i][0] = 0;
 }
@@ -458,7 +459,8 @@ bool oracle_run(const struct pp_program *program, uint64_t seed, uint64_t *resul
 		for (uint32_t w = 0; w < o.world; w++)
 			for (uint32_t i = 0; program->tensor_count && i < o.ranks[w].memory->slot_count; i++) {
 				uint8_t class = o.ranks[w].memory->slots[i].class;
-				if (class == PP_SLOT_WEIGHT || class == PP_SLOT_LOSSES || class == PP_SLOT_SCALE)
+				if (class == PP_SLOT_WEIGHT || class == PP_SLOT_MASTER || class == PP_SLOT_LOSSES ||
+				    class == PP_SLOT_SCALE)
 					*result = oracle_mix(*result, oracle_read(&o, w, i));
 			}
 	}

@@ -113,7 +113,8 @@ static uint64_t payload(const struct oracle *o, const struct pp_slot *slot, bool
 		return 0;
 	const struct pp_tensor *tensor = &o->program->tensors[slot->tensor];
 	uint64_t elements = (uint64_t)tensor->rows * tensor->columns / (tensor->tp_grad == PP_TP_SHARDED ? o->tp : 1);
-	return 4 * (shard ? (elements + o->dp - 1) / o->dp : elements);
+	uint64_t size = slot->class == PP_SLOT_WEIGHT ? pp_dtype_size[tensor->dtype] : 4;
+	return size * (shard ? (elements + o->dp - 1) / o->dp : elements);
 }
 
 /* What member `from` puts in, or NULL: it does not go with the post of w. */

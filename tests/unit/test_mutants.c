@@ -73,22 +73,31 @@ static const struct pp_program *compiled(struct pp_arena *arena, const char *nam
 	return unit.program;
 }
 
-/* Over tp and dp, with and without shards of the optimizer; shards of unequal length over dp = 3. */
+/* Over tp and dp, with and without shards of the optimizer and master copies of weights; shards of unequal length over
+ * dp = 3. */
 static uint32_t make_grids(struct pp_arena *arena, struct sample *samples)
 {
 	uint64_t random = 77;
 	const struct {
 		struct pp_schedule *schedule;
 		uint32_t tp, dp, zero;
+		bool half;
 	} grids[GRIDS] = {
-	    {build_gpipe(arena, 2, 3), 1, 2, 0},          {build_1f1b(arena, 3, 3), 1, 3, 1},
-	    {build_1f1b(arena, 2, 3), 2, 1, 0},           {build_zb_h1(arena, 2, 3), 2, 2, 0},
-	    {build_interleaved(arena, 2, 2, 2), 2, 3, 1}, {build_1f1b(arena, 1, 2), 2, 2, 1},
-	    {build_random(arena, &random), 1, 2, 1},
+	    {build_gpipe(arena, 2, 3), 1, 2, 0, false},
+	    {build_1f1b(arena, 3, 3), 1, 3, 1, true},
+	    {build_1f1b(arena, 2, 3), 2, 1, 0, true},
+	    {build_zb_h1(arena, 2, 3), 2, 2, 0, false},
+	    {build_interleaved(arena, 2, 2, 2), 2, 3, 1, false},
+	    {build_1f1b(arena, 1, 2), 2, 2, 1, true},
+	    {build_random(arena, &random), 1, 2, 1, true},
 	};
 	for (uint32_t i = 0; i < GRIDS; i++) {
-		struct build_options options = {
-		    .trains = true, .placed = true, .tp = grids[i].tp, .dp = grids[i].dp, .zero = grids[i].zero};
+		struct build_options options = {.trains = true,
+		                                .placed = true,
+		                                .tp = grids[i].tp,
+		                                .dp = grids[i].dp,
+		                                .zero = grids[i].zero,
+		                                .half = grids[i].half};
 		samples[i] = (struct sample){
 		    .name = pp_arena_printf(arena, "tp %u dp %u zero %u", grids[i].tp, grids[i].dp, grids[i].zero),
 		    .program = build_program(arena, grids[i].schedule, &options)};
