@@ -251,6 +251,34 @@ static void print_capacities(const struct pp_dump *dump)
 	}
 }
 
+/* Bytes of a rank's static slots by class. */
+static void static_bytes(const struct pp_rank *memory, uint64_t bytes[PP_SLOT_CLASS_COUNT])
+{
+	memset(bytes, 0, PP_SLOT_CLASS_COUNT * sizeof *bytes);
+	for (uint32_t i = 0; i < memory->slot_count; i++)
+		if (pp_slot_is_static(memory->slots[i].class))
+			bytes[memory->slots[i].class] += memory->slots[i].bytes;
+}
+
+/* What lies below every curve: "static of r0: weight 231.2 KiB, grad 462.5 KiB, …". */
+static void print_statics(const struct pp_dump *dump, uint32_t rank)
+{
+	uint64_t bytes[PP_SLOT_CLASS_COUNT];
+	bool any = false;
+	static_bytes(&dump->program->rank[rank], bytes);
+	for (unsigned class = 0; class < PP_SLOT_CLASS_COUNT; class ++) {
+		if (!bytes[class])
+			continue;
+		if (!any)
+			fprintf(dump->out, " static of r%u:", rank);
+		fprintf(dump->out, "%s %s %s", any ? "," : "", pp_slot_class_name[class],
+		        pp_show_bytes(dump->arena, bytes[class]));
+		any = true;
+	}
+	if (any)
+		fputc('\n', dump->out);
+}
+
 static void print_title(const struct pp_dump *dump, uint64_t from, uint64_t to, uint64_t largest)
 {
 	fprintf(dump->out, "%s over time, %s .. %s %s", dump->bytes ? "live bytes" : "stashes held",
@@ -280,6 +308,9 @@ void pp_emit_memory(const struct pp_dump *dump)
 	for (uint32_t rank = 0; rank < ranks; rank++)
 		if (dump->chosen[rank])
 			print_curve(dump, rank, &curves[rank], largest, columns, from, to);
+	for (uint32_t rank = 0; rank < ranks && dump->bytes; rank++)
+		if (dump->chosen[rank])
+			print_statics(dump, rank);
 	if (dump->bytes)
 		print_capacities(dump);
 }
@@ -302,6 +333,13 @@ void pp_emit_memory_json(const struct pp_dump *dump)
 		pp_json_uint(&json, "peak_at", curve.peak_at);
 		pp_json_uint(&json, "capacity", dump->program->rank[rank].capacity);
 		pp_json_uint(&json, "reserve", dump->program->rank[rank].reserve);
+		uint64_t bytes[PP_SLOT_CLASS_COUNT];
+		static_bytes(&dump->program->rank[rank], bytes);
+		pp_json_open_object(&json, "static");
+		for (unsigned class = 0; class < PP_SLOT_CLASS_COUNT; class ++)
+			if (bytes[class])
+				pp_json_uint(&json, pp_slot_class_name[class], bytes[class]);
+		pp_json_close(&json);
 		pp_json_open_array(&json, "at");
 		for (size_t i = 0; i < curve.count; i++)
 			pp_json_uint(&json, NULL, curve.at[i]);
