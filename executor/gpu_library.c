@@ -21,8 +21,7 @@ const struct pp_device_ops *pp_gpu_library(struct pp_status *status)
 
 const struct pp_device_ops *pp_gpu_library(struct pp_status *status)
 {
-	pp_fail(status, PP_EXIT_ENVIRONMENT,
-	        "this piperun was built without CUDA; build with -DPP_CUDA=ON (docs/cuda.md)");
+	pp_fail(status, PP_EXIT_ENVIRONMENT, "this piperun was built without CUDA; build with -DPP_CUDA=ON (docs/cuda.md)");
 	return NULL;
 }
 

@@ -269,6 +269,9 @@ static int run(struct pp_arena *arena, int argc, char **argv)
 		pp_fail(&status, PP_EXIT_USAGE, "--transport=nccl connects GPUs: it does not go with --device=cpu");
 		return usage_error(&status);
 	}
+	/* A kernel that is loaded at its first use could wait for NCCL's that wait for it. Graphs have used all before. */
+	if (values.graph == PP_GRAPH_OFF)
+		setenv("CUDA_MODULE_LOADING", "EAGER", 0);
 	const struct pp_device_ops *device = values.device == DEVICE_CPU    ? &pp_device_cpu
 	                                     : values.device == DEVICE_CUDA ? gpu_device(&status)
 	                                                                    : NULL;

@@ -7,6 +7,7 @@
 #include "comms.h"
 #include "order.h"
 
+#include "executor/cuda/device_parts.h"
 #include "executor/cuda/gpu.h"
 
 #include "ir/queues.h"
@@ -263,7 +264,9 @@ static bool bind(struct pp_endpoint *endpoint, struct pp_device *device, struct 
 	return open_lines(endpoint, status) && make_streams(endpoint, status) &&
 	       pp_nccl_world_make(&endpoint->world, &endpoint->plan, endpoint->lines, endpoint->start.below,
 	                          endpoint->start.endpoint, status) &&
-	       pp_nccl_world_warm(&endpoint->world, &endpoint->plan, endpoint->lines, NULL, 0, status);
+	       /* Nothing is in the arena yet. */
+	       pp_nccl_world_warm(&endpoint->world, &endpoint->plan, endpoint->lines, pp_cuda_arena(device),
+	                          device->rank->arena_bytes, status);
 }
 
 static bool fits(uint32_t here, struct pp_status *status)
@@ -277,11 +280,10 @@ static bool fits(uint32_t here, struct pp_status *status)
 
 /* NCCL refuses a GPU that two ranks of a machine share; ranks that seem to be on machines of their own it connects by
  * sockets. For trying things out. */
-static void share_gpus(const struct pp_link_start *start)
+static void share_gpus(const struct pp_link_start *start, int gpus)
 {
 	char host[32];
-	struct pp_status status;
-	if (fits(start->here, &status) || getenv("NCCL_HOSTID"))
+	if (start->here <= (uint32_t)gpus || getenv("NCCL_HOSTID"))
 		return;
 	snprintf(host, sizeof host, "rank-%" PRIu32, start->world);
 	setenv("NCCL_HOSTID", host, 1);
@@ -291,8 +293,10 @@ static void share_gpus(const struct pp_link_start *start)
 
 static struct pp_endpoint *open_link(const struct pp_link_start *start, struct pp_status *status)
 {
-	struct pp_endpoint *endpoint = calloc(1, sizeof *endpoint);
-	int driver = 0, version = 0;
+	int driver = 0, version = 0, gpus = pp_gpu_count(status);
+	struct pp_endpoint *endpoint = gpus > 0 ? calloc(1, sizeof *endpoint) : NULL;
+	if (gpus == 0)
+		return NULL;
 	if (!endpoint) {
 		pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory");
 		return NULL;
@@ -303,9 +307,7 @@ static struct pp_endpoint *open_link(const struct pp_link_start *start, struct p
 	endpoint->world = (struct pp_nccl_world){.program = start->program, .rank = start->world, .ranks = ranks};
 	cudaDriverGetVersion(&driver);
 	ncclGetVersion(&version);
-	/* A module that is loaded when its first kernel is would wait for kernels that wait for it. */
-	setenv("CUDA_MODULE_LOADING", "EAGER", 0);
-	share_gpus(start);
+	share_gpus(start, gpus);
 	if (!pp_nccl_order_decide(start->program, start->queues, driver, getenv("NCCL_LAUNCH_ORDER_IMPLICIT"),
 	                          &endpoint->order, status)) {
 		free(endpoint);
