@@ -18,9 +18,9 @@
 /* Shapes: tokens, seq, heads, kv_heads, head_columns, window. Queries of the first have scores far apart, so that the
  * running softmax has to shift. */
 static const struct pp_attention small_shapes[] = {
-    {200, 200, 2, 1, 64, 0}, {154, 77, 2, 2, 64, 0},     {150, 150, 4, 2, 64, 20}, {131, 131, 2, 1, 80, 70},
-    {37, 37, 1, 1, 32, 5},   {40, 40, 1, 1, 256, 0},     {33, 33, 3, 1, 20, 0},    {130, 130, 1, 1, 64, 1},
-    {3, 1, 2, 1, 64, 0},     {225, 225, 2, 1, 128, 130},
+    {150, 150, 1, 1, 64, 0}, {131, 131, 1, 1, 80, 70},   {33, 33, 3, 1, 20, 0},   {154, 77, 2, 2, 64, 0},
+    {37, 37, 1, 1, 32, 5},   {40, 40, 1, 1, 256, 0},     {130, 130, 1, 1, 64, 1}, {150, 150, 2, 1, 64, 20},
+    {3, 1, 2, 1, 64, 0},     {225, 225, 1, 1, 128, 130},
 };
 
 static const struct pp_attention large_shapes[] = {
