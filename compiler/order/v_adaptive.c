@@ -107,6 +107,33 @@ static bool extend_few(struct pp_arena *arena, const struct pp_order_problem *pr
 	return true;
 }
 
+/* Shapes follow their targets to the letter, hops included, which can leave gaps that an order made for shorter hops
+ * does not have. False: no hop takes time. */
+static bool soften(struct pp_arena *arena, const struct pp_order_problem *problem,
+                   const struct pp_order_options *options, struct pp_row *rows)
+{
+	struct pp_order_problem softer = *problem;
+	struct pp_order_stage *stage = PP_NEW_ARRAY(arena, struct pp_order_stage, problem->stages);
+	uint64_t longest = 0;
+	for (uint32_t s = 0; s < problem->stages; s++) {
+		stage[s] = problem->stage[s];
+		longest = stage[s].forward_hop > longest ? stage[s].forward_hop : longest;
+		longest = stage[s].backward_hop > longest ? stage[s].backward_hop : longest;
+		stage[s].forward_hop /= 2;
+		stage[s].backward_hop /= 2;
+	}
+	softer.stage = stage;
+	struct pp_wave_wish wish = wish_of(arena, &softer, options, true);
+	struct pp_order_refusal refusal;
+	if (longest < 2 || pp_wave_make(arena, &softer, &wish, 1, &rows, &refusal) == 0)
+		return false;
+	struct pp_row *extended = PP_NEW_ARRAY(arena, struct pp_row, problem->ranks);
+	if (extend_few(arena, &softer, options, extended) &&
+	    value_of(arena, problem, extended, options->span) < value_of(arena, problem, rows, options->span))
+		memcpy(rows, extended, problem->ranks * sizeof *rows);
+	return true;
+}
+
 bool pp_v_adaptive_rows(struct pp_arena *arena, const struct pp_order_problem *problem,
                         const struct pp_order_options *options, struct pp_row *rows, struct pp_order_refusal *refusal)
 {
@@ -119,7 +146,14 @@ bool pp_v_adaptive_rows(struct pp_arena *arena, const struct pp_order_problem *p
 	if (extend_few(arena, problem, options, extended) &&
 	    value_of(arena, problem, extended, options->span) < value_of(arena, problem, rows, options->span))
 		memcpy(rows, extended, problem->ranks * sizeof *rows);
-	if (!options->start && actions_of(problem) <= most_actions)
-		move_actions(arena, problem, options, false, rows);
+	if (options->start || actions_of(problem) > most_actions)
+		return true;
+	move_actions(arena, problem, options, false, rows);
+	struct pp_row *softened = PP_NEW_ARRAY(arena, struct pp_row, problem->ranks);
+	if (value_of(arena, problem, rows, options->span) > wish.floor && soften(arena, problem, options, softened)) {
+		move_actions(arena, problem, options, true, softened);
+		if (value_of(arena, problem, softened, options->span) < value_of(arena, problem, rows, options->span))
+			memcpy(rows, softened, problem->ranks * sizeof *rows);
+	}
 	return true;
 }

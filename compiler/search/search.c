@@ -217,16 +217,7 @@ static void enter_starts(const struct search *s, struct pp_contest *contest)
 	for (uint32_t i = 0; i < options->more_count; i++)
 		enter_rows(contest, options->more[i].rows, options->more[i].name);
 	if (contest->most >= STARTS_EFFORT)
-		pp_search_starts(contest, s->problem);
-}
-
-/* Nothing that a named schedule would find by itself shall be missed. */
-static void enter_named(const struct search *s, struct pp_contest *contest)
-{
-	const struct pp_search_options *options = s->options;
-	if (!options->start && !options->brief && contest->most >= STARTS_EFFORT && !contest->late &&
-	    contest->best[0].value > contest->bound)
-		pp_search_finish(contest, s->problem);
+		pp_search_starts(contest, s->problem, options->brief);
 }
 
 static struct pp_contest *solve(const struct search *s, struct pp_search_report *report)
@@ -243,9 +234,8 @@ static struct pp_contest *solve(const struct search *s, struct pp_search_report 
 		construct_by_window(s, contest, &made);
 	else
 		construct(s, contest, &made);
-	enter_named(s, contest);
 	if (contest->packed->actions <= WINDOW_ACTIONS)
-		improve(contest, s->effort * 1);
+		improve(contest, s->effort * 3);
 	return contest;
 }
 

@@ -1,7 +1,6 @@
 /* Constructors as starts: those of policies.def whose placement is the problem's. */
 #include "starts.h"
 
-#include "compiler/order/v_orders.h"
 #include "compiler/policy.h"
 
 #include <string.h>
@@ -20,12 +19,12 @@ static bool placed_as(const struct pp_order_problem *problem, const struct pp_po
 }
 
 static void enter(struct pp_contest *contest, const struct pp_order_problem *problem, const struct pp_policy *policy,
-                  bool start)
+                  bool brief)
 {
 	struct pp_arena *scratch = pp_arena_scratch(contest->arena);
 	struct pp_row *rows = PP_NEW_ARRAY(scratch, struct pp_row, problem->ranks);
 	struct pp_order_options options = {
-	    .fused = contest->packed->fused, .span = contest->packed->span, .start = start, .deadline = contest->deadline};
+	    .fused = contest->packed->fused, .span = contest->packed->span, .start = brief, .deadline = contest->deadline};
 	struct pp_order_refusal refusal;
 	if (policy->make(scratch, problem, &options, rows, &refusal) &&
 	    pp_packed_read(contest->packed, rows, contest->order))
@@ -33,18 +32,11 @@ static void enter(struct pp_contest *contest, const struct pp_order_problem *pro
 	pp_arena_destroy(scratch);
 }
 
-void pp_search_starts(struct pp_contest *contest, const struct pp_order_problem *problem)
+void pp_search_starts(struct pp_contest *contest, const struct pp_order_problem *problem, bool brief)
 {
 	for (size_t i = 0; i < pp_policy_count && !pp_contest_over(contest); i++) {
 		const struct pp_policy *policy = &pp_policies[i];
 		if (policy->make && strcmp(policy->name, "search") != 0 && placed_as(problem, policy))
-			enter(contest, problem, policy, true);
+			enter(contest, problem, policy, brief);
 	}
-}
-
-void pp_search_finish(struct pp_contest *contest, const struct pp_order_problem *problem)
-{
-	for (size_t i = 0; i < pp_policy_count; i++)
-		if (pp_policies[i].make == pp_v_adaptive_rows && placed_as(problem, &pp_policies[i]))
-			enter(contest, problem, &pp_policies[i], false);
 }

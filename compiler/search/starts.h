@@ -4,10 +4,8 @@
 
 #include "contest.h"
 
-/* Every constructive policy that is made for the placement of the problem enters the contest. */
-void pp_search_starts(struct pp_contest *contest, const struct pp_order_problem *problem);
-
-/* Of those, the ones that search themselves, as far as they do when asked for by name. */
-void pp_search_finish(struct pp_contest *contest, const struct pp_order_problem *problem);
+/* Every constructive policy that is made for the placement of the problem enters the contest: as it is when asked for
+ * by name, so that nothing that it finds is missed; if `brief`, without a search of its own. */
+void pp_search_starts(struct pp_contest *contest, const struct pp_order_problem *problem, bool brief);
 
 #endif
