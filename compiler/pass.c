@@ -248,8 +248,7 @@ static bool run_partition(struct pp_unit *unit)
 	return true;
 }
 
-/* The problem of the unit's stages; what is called impossible goes by what any program of them needs. */
-static const struct pp_order_problem *problem_of(const struct pp_unit *unit)
+const struct pp_order_problem *pp_unit_problem(const struct pp_unit *unit)
 {
 	const struct pp_spec *spec = &unit->resolved.spec;
 	struct pp_order_problem *problem = pp_order_of_stages(unit->arena, spec, unit->draft.stage_rank, &unit->stages,
@@ -265,7 +264,7 @@ static const struct pp_order_problem *problem_of(const struct pp_unit *unit)
 static bool order_by_costs(struct pp_unit *unit)
 {
 	struct pp_diag *apart = pp_diag_apart(unit->diag);
-	if (make_schedule(unit, problem_of(unit), apart, &unit->schedule)) {
+	if (make_schedule(unit, pp_unit_problem(unit), apart, &unit->schedule)) {
 		pp_diag_take(unit->diag, apart);
 		return true;
 	}
@@ -290,7 +289,7 @@ static bool run_schedule(struct pp_unit *unit)
 	unit->schedule = *unit->given;
 	if (!unit->resolved.policy || strcmp(unit->resolved.policy, "search") != 0 || unit->contestant)
 		return true;
-	const struct pp_order_problem *problem = problem_of(unit);
+	const struct pp_order_problem *problem = pp_unit_problem(unit);
 	if (!unit->schedule.search)
 		pp_search_adopt(unit->arena, &unit->resolved, problem, &unit->schedule);
 	pp_search_remind(unit->arena, &unit->resolved, unit->sources, unit->diag, problem, &unit->schedule);

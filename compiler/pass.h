@@ -6,6 +6,7 @@
 
 #include "grammar/ast.h"
 #include "ir/diag.h"
+#include "ir/order.h"
 #include "ir/program.h"
 #include "ir/schedule.h"
 #include "ir/simulate.h"
@@ -73,6 +74,10 @@ bool pp_compile(struct pp_unit *unit, enum pp_pass last, void (*after)(const str
 /* A program of the unit's grid, devices and training settings, in this arena; its tables come from later passes.
  * requires: stages. */
 struct pp_program *pp_unit_frame(const struct pp_unit *unit, struct pp_arena *arena);
+
+/* The order problem of the unit's stages, with the room of this round; what is called impossible goes by what any
+ * program of them needs. requires: stages. */
+const struct pp_order_problem *pp_unit_problem(const struct pp_unit *unit);
 
 /* The pass that makes a level of --emit, or PP_PASS_COUNT. */
 enum pp_pass pp_pass_of_level(const char *level);

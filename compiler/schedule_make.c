@@ -105,8 +105,8 @@ static void report_refusal(struct pp_arena *arena, const struct pp_spec *spec, c
                            const struct pp_order_refusal *refusal, struct pp_diag *diag)
 {
 	struct pp_message *m =
-	    pp_error(diag, refusal->least_room ? "E0670" : "E0614", spec->schedule_span, "`%s` %s", policy->name,
-	             refusal->reason ? refusal->reason : "finds no order within the memory");
+	    pp_error(diag, refusal->least_room || !refusal->reason ? "E0670" : "E0614", spec->schedule_span, "`%s` %s",
+	             policy->name, refusal->reason ? refusal->reason : "finds no order within the memory");
 	if (refusal->least_room)
 		pp_note(m, "rank %" PRIu32 " needs %s for activations at least", refusal->rank,
 		        pp_show_bytes(arena, refusal->least_room));

@@ -62,7 +62,7 @@ static struct pp_schedule *take_order(const struct pp_unit *unit, const struct p
 	given->name = unit->resolved.spec.schedule_name;
 	if (given->search || !unit->resolved.policy || strcmp(unit->resolved.policy, "search") != 0)
 		return given;
-	struct pp_search_report report = {.bound = trial->sim.bound,
+	struct pp_search_report report = {.bound = pp_order_bound(trial->arena, pp_unit_problem(trial), false),
 	                                  .value = pp_search_built(&trial->resolved, trial->program->ranks, &trial->sim),
 	                                  .start = name,
 	                                  .stopped = "effort"};

@@ -144,10 +144,10 @@ static void warn_of_start(struct pp_arena *arena, const struct pp_spec *spec, co
 	}
 	if (most == 0)
 		return;
-	struct pp_message *message =
-	    pp_warning(diag, "W0643", spec->seek.start_span,
-	               "the search does not start from `%s`: it takes %s more on rank %" PRIu32 " than there is",
-	               spec->seek.start, pp_show_bytes(arena, most), worst);
+	struct pp_message *message = pp_warning(diag, "W0643", spec->seek.start_span,
+	                                        "the search does not start from `%s`: it takes %s more on rank %" PRIu32
+	                                        " than there is room for stashes",
+	                                        spec->seek.start, pp_show_bytes(arena, most), worst);
 	pp_help(message, "leave `start` out, or name a schedule that holds less, as 1f1b or v_min do");
 }
 

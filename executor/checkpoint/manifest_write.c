@@ -74,7 +74,7 @@ static void put_parts(struct pp_json *json, const struct pp_program *program, co
 {
 	const struct pp_tensor *whole = &program->tensors[tensor];
 	char name[32];
-	pp_json_open_array(json, pp_state_is_moment(kind) ? "moments" : "weight");
+	pp_json_open_array(json, pp_state_is_moment((uint8_t)kind) ? "moments" : "weight");
 	for (uint32_t tp = 0; tp < pp_grid_extent(program, PP_AXIS_TP); tp++)
 		for (uint32_t dp = 0; dp < pp_grid_extent(program, PP_AXIS_DP); dp++) {
 			struct pp_coord coord = {.pp = owners[tensor], .tp = tp, .dp = dp};
