@@ -72,6 +72,22 @@ struct pp_device_options {
 	enum pp_graph graph;
 };
 
+/* What a device holds of its own memory beside the arena, in bytes: by formula, and as measured, for which others on
+ * the same device count too. */
+enum pp_device_part {
+	PP_DEVICE_CONTEXT, /* the driver's, before anything was allocated */
+	PP_DEVICE_BESIDE,  /* scratch that the program has not planned, numbers that change from step to step */
+	PP_DEVICE_KERNELS, /* code, and what libraries of kernels hold */
+	PP_DEVICE_GRAPHS,
+	PP_DEVICE_LATER, /* came after the device was made: links */
+	PP_DEVICE_PART_COUNT
+};
+
+struct pp_device_holding {
+	uint64_t memory, free, pinned; /* of the device; pinned: of the host, for copies */
+	uint64_t predicted[PP_DEVICE_PART_COUNT], measured[PP_DEVICE_PART_COUNT];
+};
+
 struct pp_device_ops {
 	const char *name; /* "cpu", "cuda" */
 	bool has_guards;
@@ -134,6 +150,9 @@ struct pp_device_ops {
 	void (*mark)(struct pp_device *device, uint32_t number);
 	uint64_t (*marked)(const struct pp_device *device, uint32_t number);
 	uint32_t (*passed)(struct pp_device *device);
+
+	/* For --memory. NULL: its memory is the process's. */
+	void (*holding)(struct pp_device *device, struct pp_device_holding *holding);
 
 	/* Initialise the weights of the rank by global tensor name (init.h), moments and everything else to 0. */
 	bool (*init)(struct pp_device *device, uint64_t seed, struct pp_status *status);

@@ -15,6 +15,7 @@ struct holding {
 	uint64_t arenas, resident; /* at the end */
 	struct pp_memory_marks marks;
 	uint64_t data_bytes;
+	struct pp_device_holding device;
 };
 
 static bool by_mpi(const struct pp_report_link *link)
@@ -26,6 +27,8 @@ static bool by_mpi(const struct pp_report_link *link)
 static uint64_t arenas_here(const struct pp_report_link *link)
 {
 	const struct pp_program *program = link->interp->program;
+	if (link->interp->device_ops->own_memory)
+		return 0;
 	if (by_mpi(link))
 		return program->rank[link->interp->coord.pp].arena_bytes;
 	uint64_t bytes = 0;
@@ -104,7 +107,8 @@ static void print_holding(const struct pp_report_link *link, const struct pp_run
 	pp_table_cell(&table, "predicted");
 	pp_table_cell(&table, "measured");
 	pp_table_cell(&table, "formula");
-	put_row(&table, run.mpi ? "arena" : "arenas", holding->arenas, "touched", "planned");
+	if (!link->interp->device_ops->own_memory)
+		put_row(&table, run.mpi ? "arena" : "arenas", holding->arenas, "touched", "planned");
 	for (unsigned term = 0; term < PP_OUTSIDE_COUNT; term++) {
 		total += bytes[term];
 		if (bytes[term] == 0)
@@ -126,6 +130,50 @@ static void print_holding(const struct pp_report_link *link, const struct pp_run
 	pp_arena_destroy(arena);
 }
 
+/* ---- memory of a device's own ----------------------------------------------------------------- */
+
+static uint64_t outside_on_device(const struct pp_device_holding *holding)
+{
+	uint64_t bytes = 0;
+	for (unsigned part = 0; part < PP_DEVICE_PART_COUNT; part++)
+		bytes += holding->measured[part];
+	return bytes;
+}
+
+static void print_device(const struct pp_report_link *link, const struct pp_run_options *options, uint32_t world,
+                         const struct pp_device_holding *holding, FILE *out)
+{
+	static const char *const names[PP_DEVICE_PART_COUNT] = {"context", "beside arena", "kernels", "graphs", "later"};
+	static const char *const formulas[PP_DEVICE_PART_COUNT] = {
+	    "the driver's; measured: with all that others hold", "scratch without a slot, rates", "code, cuBLAS",
+	    "16 KiB per graph + 1 KiB per launch in it", "links, steps as graphs"};
+	const struct pp_program *program = link->interp->program;
+	const struct pp_rank *rank = &program->rank[pp_grid_coord(program, world).pp];
+	struct pp_arena *arena = pp_arena_scratch(options->arena);
+	struct pp_table table = pp_table_begin(arena, 4, 1 | 8);
+	uint64_t predicted = 0;
+	char name[PP_GRID_NAME];
+	pp_table_cell(&table, "device");
+	pp_table_cell(&table, "predicted");
+	pp_table_cell(&table, "measured");
+	pp_table_cell(&table, "formula");
+	put_row(&table, "arena", rank->arena_bytes, "allocated", "planned");
+	for (unsigned part = 0; part < PP_DEVICE_PART_COUNT; part++) {
+		predicted += holding->predicted[part];
+		put_row(&table, names[part], holding->predicted[part], pp_show_bytes(arena, holding->measured[part]),
+		        formulas[part]);
+	}
+	put_row(&table, "outside arena", predicted, pp_show_bytes(arena, outside_on_device(holding)),
+	        pp_arena_printf(arena, "gpu.reserve keeps %s free for it; %s of %s are free",
+	                        pp_show_bytes(arena, rank->reserve), pp_show_bytes(arena, holding->free),
+	                        pp_show_bytes(arena, holding->memory)));
+	fprintf(out, "the device that holds most, of %s; %s of the host are pinned for copies:\n",
+	        pp_grid_name(program, world, name), pp_show_bytes(arena, holding->pinned));
+	pp_table_print(&table, out);
+	fflush(out);
+	pp_arena_destroy(arena);
+}
+
 bool pp_run_memory_print(const struct pp_report_link *link, const struct pp_run_options *options, uint64_t kept_steps,
                          FILE *out, struct pp_status *status)
 {
@@ -135,17 +183,25 @@ bool pp_run_memory_print(const struct pp_report_link *link, const struct pp_run_
 	                       .resident = pp_resident_bytes(),
 	                       .marks = options->marks,
 	                       .data_bytes = data_bytes(program, options)};
+	const struct pp_device_ops *ops = link->interp->device_ops;
+	if (ops->holding)
+		ops->holding(link->interp->device, &mine.device);
 	struct holding *all = calloc(world, sizeof *all);
 	if (!all)
 		return pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory");
 	bool ok = pp_transport_exchange(link->transport, link->endpoint, link->watch, "gathering memory", &mine, all,
 	                                sizeof *all, status);
-	uint32_t most = 0;
+	uint32_t most = 0, most_on_device = 0;
 	for (uint32_t i = 1; ok && i < world; i++)
 		if (outside_of(&all[i]) > outside_of(&all[most]))
 			most = i;
+	for (uint32_t i = 1; ok && i < world; i++)
+		if (outside_on_device(&all[i].device) > outside_on_device(&all[most_on_device].device))
+			most_on_device = i;
 	if (ok && out)
 		print_holding(link, options, kept_steps, most, &all[most], out);
+	if (ok && out && ops->holding)
+		print_device(link, options, most_on_device, &all[most_on_device].device, out);
 	free(all);
 	return ok;
 }

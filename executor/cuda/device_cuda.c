@@ -144,7 +144,10 @@ static bool make(struct pp_device *device, const struct pp_device_options *optio
 	    !make_kernels(device, status) || !pp_cuda_bodies_make(device, options->graph == PP_GRAPH_BODY, status))
 		return false;
 	/* Trying the kernels has left its marks. */
-	return pp_cuda_zero_all(device, status) && (options->graph != PP_GRAPH_STEP || pp_cuda_steps_make(device, status));
+	bool ok =
+	    pp_cuda_zero_all(device, status) && (options->graph != PP_GRAPH_STEP || pp_cuda_steps_make(device, status));
+	device->memory.free_ready = pp_cuda_free_memory();
+	return ok;
 }
 
 static struct pp_device *create(const struct pp_program *program, struct pp_coord coord,
@@ -198,5 +201,6 @@ const struct pp_device_ops pp_device_cuda = {
     .mark = pp_cuda_mark,
     .marked = pp_cuda_marked,
     .passed = pp_cuda_passed,
+    .holding = pp_cuda_holding,
     .init = pp_cuda_init,
 };

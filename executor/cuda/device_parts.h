@@ -10,6 +10,7 @@
 /* Memory of the host that copies go through, pinned and allocated once. */
 struct pp_cuda_host {
 	unsigned char *memory;
+	uint64_t bytes;
 	unsigned char *bounce; /* PP_CUDA_BOUNCE bytes, of read and write */
 	unsigned char *loads;  /* data of all loads of a step, one after the other */
 	uint64_t loads_bytes, loads_used;
@@ -31,6 +32,9 @@ struct pp_cuda_memory {
 	double *rates;     /* [hypers][PP_CUDA_RATES] */
 	double *loss;      /* of the running body: (sum, count) */
 	uint32_t *numbers; /* [marks]: 0, 1, 2 …, or NULL: steps are no graphs */
+	uint64_t beside;   /* bytes of all that is neither arena nor guard */
+	/* Free on the GPU: before anything was allocated, and after each part of the start. */
+	uint64_t free_first, free_kernels, free_graphs, free_ready;
 };
 
 /* What came of a step tail so far and is not given to the stream yet. */
@@ -93,6 +97,8 @@ void pp_cuda_note(struct pp_device *device, cudaError_t error, const char *what)
 bool pp_cuda_memory_make(struct pp_device *device, const struct pp_device_options *options, struct pp_status *status);
 void pp_cuda_memory_free(struct pp_device *device);
 bool pp_cuda_zero_all(struct pp_device *device, struct pp_status *status);
+uint64_t pp_cuda_free_memory(void); /* of the GPU; 0: unknown */
+void pp_cuda_holding(struct pp_device *device, struct pp_device_holding *holding);
 bool pp_cuda_init(struct pp_device *device, uint64_t seed, struct pp_status *status);
 
 /* host_cuda.c: what the host sees of the device's memory, and brings to it. */
@@ -131,6 +137,8 @@ uint32_t pp_cuda_passed(struct pp_device *device);
 /* graph_cuda.c: calls of bodies, as graphs where they were made so. `make` also runs every kernel once. */
 bool pp_cuda_bodies_make(struct pp_device *device, bool as_graphs, struct pp_status *status);
 void pp_cuda_bodies_free(struct pp_device *device);
+/* Graphs, and launches in them. */
+void pp_cuda_bodies_count(const struct pp_device *device, uint64_t *graphs, uint64_t *launches);
 /* False: an await failed. */
 bool pp_cuda_run_call(struct pp_device *device, const struct pp_call *call, const struct pp_body_link *link);
 

@@ -249,13 +249,25 @@ bool pp_cuda_bodies_make(struct pp_device *device, bool as_graphs, struct pp_sta
 	struct pp_cuda_graphs *graphs = calloc(1, sizeof *graphs);
 	if (!graphs)
 		return no_memory(status);
-	bool ok = gather(device, graphs, status) && try_bodies(device, graphs, status) &&
-	          (!as_graphs || capture_all(device, graphs, status));
+	bool ok = gather(device, graphs, status) && try_bodies(device, graphs, status);
+	device->memory.free_kernels = pp_cuda_free_memory();
+	ok = ok && (!as_graphs || capture_all(device, graphs, status));
+	device->memory.free_graphs = pp_cuda_free_memory();
 	if (ok && as_graphs)
 		device->graphs = graphs;
 	else
 		free_graphs(graphs);
 	return ok;
+}
+
+void pp_cuda_bodies_count(const struct pp_device *device, uint64_t *graphs, uint64_t *launches)
+{
+	const struct pp_cuda_graphs *made = device->graphs;
+	*graphs = *launches = 0;
+	for (uint32_t i = 0; made && i < made->stretch_count; i++)
+		*graphs += made->stretches[i] != NULL;
+	for (uint32_t i = 0; made && i < made->count; i++)
+		*launches += made->entries[i].call.body->count;
 }
 
 void pp_cuda_bodies_free(struct pp_device *device)

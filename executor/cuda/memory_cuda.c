@@ -35,12 +35,19 @@ static bool scratch_fits(const struct pp_device *device, uint32_t slot, struct p
 	               slot, device->coord.pp, planned->bytes, needed);
 }
 
-static bool has_room(const struct pp_device *device, struct pp_status *status)
+uint64_t pp_cuda_free_memory(void)
+{
+	size_t free_bytes = 0, all = 0;
+	return cudaMemGetInfo(&free_bytes, &all) == cudaSuccess ? free_bytes : 0;
+}
+
+static bool has_room(struct pp_device *device, struct pp_status *status)
 {
 	size_t free_bytes = 0, all = 0;
 	uint64_t needed = device->memory.bytes;
 	if (!pp_cuda_ok(cudaMemGetInfo(&free_bytes, &all), "asking for free memory", status))
 		return false;
+	device->memory.free_first = free_bytes;
 	return needed <= free_bytes ||
 	       pp_fail(status, PP_EXIT_ENVIRONMENT,
 	               "rank %" PRIu32 " needs %" PRIu64 " bytes of GPU %d (arena %" PRIu64 "), of whose %zu bytes %zu are "
@@ -62,7 +69,8 @@ static bool make_gpu_memory(struct pp_device *device, const struct pp_device_opt
 		return pp_fail(status, PP_EXIT_ENVIRONMENT, "rank %" PRIu32 " needs an arena of %" PRIu64 " bytes",
 		               device->coord.pp, device->rank->arena_bytes);
 	memory->guard = options->guard;
-	memory->bytes = guarded + scratch + aligned(rates) + PP_ALIGN + numbers;
+	memory->beside = scratch + aligned(rates) + PP_ALIGN + numbers;
+	memory->bytes = guarded + memory->beside;
 	if (!has_room(device, status) ||
 	    !pp_cuda_ok(cudaMalloc((void **)&memory->all, memory->bytes), "allocating memory of the GPU", status))
 		return false;
@@ -105,6 +113,7 @@ static bool make_host_memory(struct pp_device *device, struct pp_status *status)
 	                "allocating pinned memory of the host", status))
 		return false;
 	memset(host->memory, 0, bytes);
+	host->bytes = bytes;
 	host->bounce = host->memory;
 	host->loads = host->bounce + PP_CUDA_BOUNCE;
 	host->kept = (double *)(host->loads + host->loads_bytes);
@@ -124,6 +133,39 @@ void pp_cuda_memory_free(struct pp_device *device)
 		cudaFree(device->memory.all);
 	if (device->host.memory)
 		cudaFreeHost(device->host.memory);
+}
+
+/* ---- for --memory ----------------------------------------------------------------------------- */
+
+static uint64_t growth(uint64_t free_before, uint64_t free_after)
+{
+	return free_before > free_after ? free_before - free_after : 0;
+}
+
+/* Estimates, on the safe side: docs/cuda.md, Memory. */
+void pp_cuda_holding(struct pp_device *device, struct pp_device_holding *holding)
+{
+	const uint64_t mebibyte = 1 << 20, of_graph = 16 << 10, of_launch = 1 << 10;
+	const struct pp_cuda_memory *memory = &device->memory;
+	size_t free_now = 0, all = 0;
+	uint64_t graphs, launches;
+	pp_cuda_bodies_count(device, &graphs, &launches);
+	if (cudaMemGetInfo(&free_now, &all) != cudaSuccess)
+		free_now = all = 0;
+	*holding = (struct pp_device_holding){
+	    .memory = all,
+	    .free = free_now,
+	    .pinned = device->host.bytes,
+	    .predicted = {[PP_DEVICE_CONTEXT] = 640 * mebibyte,
+	                  [PP_DEVICE_BESIDE] = memory->beside,
+	                  [PP_DEVICE_KERNELS] = 96 * mebibyte,
+	                  [PP_DEVICE_GRAPHS] = graphs * of_graph + launches * of_launch},
+	    .measured = {[PP_DEVICE_CONTEXT] = growth(all, memory->free_first),
+	                 [PP_DEVICE_BESIDE] = memory->beside,
+	                 [PP_DEVICE_KERNELS] = growth(growth(memory->free_first, memory->bytes), memory->free_kernels),
+	                 [PP_DEVICE_GRAPHS] = growth(memory->free_kernels, memory->free_graphs),
+	                 [PP_DEVICE_LATER] = growth(memory->free_ready, free_now)},
+	};
 }
 
 /* ---- beginnings ------------------------------------------------------------------------------- */
