@@ -1,13 +1,12 @@
 /* Layer norm and root-mean-square norm of rows, with or without the residual sum before them, and the input gradient. A
- * row belongs to 32 to 512 threads, which read it once and hold it in registers; rows too long for that, and those
+ * row belongs to 32 to 256 threads, which read it once and hold it in registers; rows too long for that, and those
  * that are not made of whole packs, are read again for each pass. */
 #include "launch.h"
 
 #include "kernels_cuda.h"
 #include "vector.h"
 
-/* Packs of a row that a thread holds; least threads of a block; most threads of a row. */
-enum { HELD = 4, BLOCK = 256, ROW_MOST = 512 };
+enum { HELD = 4, BLOCK = 256 }; /* packs of a row that a thread holds; threads of a block, and most of a row */
 
 template <typename T> struct norm_call {
 	size_t rows, columns;
@@ -92,7 +91,7 @@ __device__ __forceinline__ void add_residual(const norm_call<T> &call, size_t ro
 }
 
 template <typename T, bool aligned, bool held, bool adds>
-__global__ void __launch_bounds__(ROW_MOST) norm_rows(norm_call<T> call)
+__global__ void __launch_bounds__(BLOCK) norm_rows(norm_call<T> call)
 {
 	enum { SIZE = pack_of<T>::SIZE };
 	__shared__ float shared[2][WARPS_MAX];
@@ -158,7 +157,7 @@ template <typename T> struct norm_dx_call {
 /* With h = (x - mean) * rstd and g = dy * gamma: dx = rstd * (g - mean(g) - h * mean(g * h)); without the mean(g) for
  * the root-mean-square norm. */
 template <typename T, bool aligned, bool held, bool adds>
-__global__ void __launch_bounds__(ROW_MOST) norm_rows_dx(norm_dx_call<T> call)
+__global__ void __launch_bounds__(BLOCK, adds ? 3 : 4) norm_rows_dx(norm_dx_call<T> call)
 {
 	enum { SIZE = pack_of<T>::SIZE };
 	__shared__ float shared[2][WARPS_MAX];
@@ -204,7 +203,7 @@ __global__ void __launch_bounds__(ROW_MOST) norm_rows_dx(norm_dx_call<T> call)
 
 /* ---- launches --------------------------------------------------------------------------------- */
 
-/* Threads of a row by rows of a block: as few threads as can hold the row, and at least BLOCK in all. */
+/* Threads of a row by rows of a block: as few threads as can hold the row, and BLOCK in all. */
 struct row_shape {
 	dim3 block;
 	unsigned grid;
@@ -215,9 +214,9 @@ static struct row_shape row_shape_of(size_t rows, size_t columns, size_t pack_si
 {
 	size_t packs = ceil_of(columns, pack_size);
 	unsigned threads = WARP;
-	while (threads < ROW_MOST && (size_t)threads * HELD < packs)
+	while (threads < BLOCK && (size_t)threads * HELD < packs)
 		threads *= 2;
-	unsigned together = threads < BLOCK ? BLOCK / threads : 1;
+	unsigned together = BLOCK / threads;
 	if (together > rows)
 		together = (unsigned)rows;
 	return {dim3(threads, together), blocks_of(rows, together), packs <= (size_t)threads * HELD};
