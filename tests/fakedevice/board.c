@@ -17,8 +17,9 @@
 enum { TABLE_BYTES = 4096, FRESH_MS = 300 };
 
 struct entry {
-	_Atomic uint32_t present;                     /* 1: at work, 2: has left */
-	_Atomic uint64_t progress, stuck_ms, told_at; /* by the machine's clock, which all share */
+	_Atomic uint32_t present; /* 1: at work, 2: has left */
+	_Atomic bool stuck;
+	_Atomic uint64_t progress, quiet_ms, told_at; /* by the machine's clock, which all share */
 	char table[TABLE_BYTES];
 };
 
@@ -76,7 +77,7 @@ void pp_fake_board_join(const char *name, uint32_t rank, uint32_t ranks)
 	atexit(leave);
 }
 
-void pp_fake_board_tell(uint64_t progress, uint64_t stuck_ms, const char *table)
+void pp_fake_board_tell(uint64_t progress, uint64_t quiet_ms, bool stuck, const char *table)
 {
 	if (!job.board)
 		return;
@@ -85,14 +86,15 @@ void pp_fake_board_tell(uint64_t progress, uint64_t stuck_ms, const char *table)
 		job.name[0] = '\0';
 	}
 	struct entry *entry = &job.board->entries[job.entry];
-	if (stuck_ms > 0)
+	if (table[0])
 		snprintf(entry->table, sizeof entry->table, "%s", table);
 	atomic_store(&entry->progress, progress);
-	atomic_store(&entry->stuck_ms, stuck_ms);
+	atomic_store(&entry->quiet_ms, quiet_ms);
+	atomic_store(&entry->stuck, stuck);
 	atomic_store(&entry->told_at, pp_fake_now());
 }
 
-bool pp_fake_board_all_stuck(uint64_t least_ms, char *text, size_t size)
+bool pp_fake_board_all_stuck(char *text, size_t size)
 {
 	if (!job.board || job.own == job.ranks)
 		return true;
@@ -104,10 +106,11 @@ bool pp_fake_board_all_stuck(uint64_t least_ms, char *text, size_t size)
 		uint32_t present = atomic_load(&entry->present);
 		if (present != 1)
 			continue;
-		first &= i >= job.entry;
+		bool stuck = atomic_load(&entry->stuck);
+		first &= i >= job.entry || !stuck;
 		uint64_t told = atomic_load(&entry->told_at);
 		bool fresh = told > now || now - told < FRESH_MS * 1000000ull;
-		all &= fresh && atomic_load(&entry->stuck_ms) >= least_ms;
+		all &= fresh && (stuck || atomic_load(&entry->quiet_ms) >= pp_fake_settings()->stall_ms);
 		sum += atomic_load(&entry->progress);
 		if (length < size)
 			length += (size_t)snprintf(text + length, size - length, " process of rank %u\n%s", i, entry->table);

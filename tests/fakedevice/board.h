@@ -11,11 +11,13 @@
  * communicator's name stands for, by its first rank. Later ones change nothing. */
 void pp_fake_board_join(const char *name, uint32_t rank, uint32_t ranks);
 
-/* Puts up what this process is at: how often something moved, since when (milliseconds) nothing can, and its table. */
-void pp_fake_board_tell(uint64_t progress, uint64_t stuck_ms, const char *table);
+/* Puts up what this process is at: how often something moved, for how long (milliseconds) nothing has, whether nothing
+ * can, and its table. */
+void pp_fake_board_tell(uint64_t progress, uint64_t quiet_ms, bool stuck, const char *table);
 
-/* Is every process of the job alive and has it been stuck for so long, with nothing moving since? A process that has
- * joined no job is a job of itself. `text` gets the tables of all. True for one process only: the one that says it. */
-bool pp_fake_board_all_stuck(uint64_t least_ms, char *text, size_t size);
+/* Is every process of the job alive, and stuck or for a long time without a move (PP_FAKE_STALL_MS), with nothing
+ * moving since the last look? A process that has joined no job is a job of itself. `text` gets the tables of all. True
+ * for one process only, of those that are stuck: the one that says it. */
+bool pp_fake_board_all_stuck(char *text, size_t size);
 
 #endif

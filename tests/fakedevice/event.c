@@ -1,6 +1,7 @@
 /* Events. An event is a handle for its last record; a wait takes the record that was last at the call, and an event
  * that was never recorded holds nobody up, as on a device. */
 #include "capture.h"
+#include "plant.h"
 #include "runtime.h"
 #include "stream.h"
 
@@ -94,6 +95,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle)
 	struct CUstream_st *stream = pp_fake_stream(handle, "cudaEventRecord");
 	if (!stream || !event)
 		return pp_fake_leave(host, cudaErrorInvalidResourceHandle);
+	if (pp_fake_planted(PP_FAKE_LOST_RECORD, &stream->event_records, 0))
+		return pp_fake_leave(host, cudaSuccess);
 	return pp_fake_leave(host, record(host, event, stream));
 }
 
@@ -110,7 +113,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned
 	struct CUstream_st *stream = pp_fake_stream(handle, "cudaStreamWaitEvent");
 	if (!stream || !event)
 		return pp_fake_leave(host, cudaErrorInvalidResourceHandle);
-	if (++host->waits_made == pp_fake_settings()->drop_wait || !event->last)
+	if (pp_fake_planted(PP_FAKE_LOST_WAIT, &stream->waits, 0) || !event->last)
 		return pp_fake_leave(host, cudaSuccess);
 	return pp_fake_leave(host, pp_fake_stream_wait(host, stream, event->last));
 }
@@ -133,6 +136,8 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
 	cudaError_t error = may_ask(host, event, "cudaEventQuery");
 	if (error != cudaSuccess || !event->last)
 		return pp_fake_leave(host, error);
+	if (pp_fake_planted(PP_FAKE_HASTY_QUERY, &host->queries, 0))
+		return pp_fake_leave(host, cudaSuccess);
 	if (!event->last->done) {
 		pp_fake_host_polled(host, "cudaEventQuery, for %s", event->last->where);
 		pp_fake_leave(host, cudaErrorNotReady);

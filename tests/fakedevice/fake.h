@@ -23,8 +23,8 @@ const char *pp_fake_report(void);
 /* Forget the reports: the process may end well. For tests that plant a fault and have seen it caught. */
 void pp_fake_forgive(void);
 
-/* From now on allocating, freeing, making streams or events, and a first use of an NCCL peer or collective, is
- * reported: between the first step and the last nothing of the sort may happen. */
+/* From now on it is reported if this thread allocates, frees, makes streams or events, copies without a stream, or
+ * uses an NCCL peer or collective for the first time: within a step nothing of the sort may happen. */
 void pp_fake_freeze(void);
 void pp_fake_thaw(void);
 

@@ -4,6 +4,7 @@
 #include "capture.h"
 #include "nccl_communicator.h"
 #include "order.h"
+#include "plant.h"
 #include "runtime.h"
 
 #include <stdlib.h>
@@ -311,6 +312,23 @@ static ncclResult_t judge(const struct ncclComm *communicator, const struct pp_f
 	return ncclSuccess;
 }
 
+/* Planted faults: true if the call is lost. */
+static bool goes_wrong(uint32_t rank, struct pp_fake_task *task)
+{
+	if (!pp_fake_settings()->plant || task->kind == PP_FAKE_RECEIVE)
+		return false;
+	struct pp_fake_host *host = pp_fake_enter("NCCL");
+	bool lost;
+	if (task->kind == PP_FAKE_SEND) {
+		lost = pp_fake_planted(PP_FAKE_LOST_SEND, &host->sends, rank);
+		task->count -= pp_fake_planted(PP_FAKE_SHORT_SEND, &host->sends, rank);
+	} else {
+		lost = pp_fake_planted(PP_FAKE_LOST_COLLECTIVE, &host->collectives, rank);
+	}
+	pp_fake_unlock();
+	return lost;
+}
+
 static ncclResult_t post(struct ncclComm *communicator, cudaStream_t stream, struct pp_fake_task task)
 {
 	ncclResult_t result = judge(communicator, &task);
@@ -318,6 +336,8 @@ static ncclResult_t post(struct ncclComm *communicator, cudaStream_t stream, str
 		group.error = group.depth > 0 ? result : ncclSuccess;
 		return result;
 	}
+	if (goes_wrong(communicator->rank, &task))
+		return ncclSuccess;
 	struct part *part = part_of(communicator);
 	part->tasks = pp_fake_grow(part->tasks, (part->count + 1) * sizeof task);
 	part->tasks[part->count++] = task;

@@ -1,12 +1,12 @@
 /* The threads that run the streams: each takes a stream whose head can go on, steps it, and looks again. With jitter
- * the choice is random, and streams are held back for up to a few hundred microseconds now and then. */
+ * the choice is random, and streams are held back for a while now and then. */
 #include "runtime.h"
 #include "stream.h"
 #include "watchdog.h"
 
 #include <pthread.h>
 
-enum { REST_NS = 100000, YIELDS = 8 };
+enum { JITTER_NS = 80000, REST_NS = 100000, YIELDS = 8 };
 
 static struct {
 	bool started;
@@ -79,7 +79,7 @@ static void finish(struct CUstream_st *stream, struct pp_fake_operation *operati
 	pool.attempts++;
 	pp_fake_progressed();
 	if (pp_fake_settings()->jitter && pp_fake_random() % 4 == 0)
-		stream->rests_until = pp_fake_now() + pp_fake_random() % 200000;
+		stream->rests_until = pp_fake_now() + pp_fake_random() % JITTER_NS;
 	pp_fake_stream_reap(stream);
 }
 

@@ -26,7 +26,7 @@ static struct {
 	uint64_t progress, random;
 	uint64_t races, reports;
 	char report[2048];
-	bool frozen, exit_set;
+	bool exit_set;
 	struct text *texts;
 } fake = {.once = PTHREAD_ONCE_INIT, .mutex = PTHREAD_MUTEX_INITIALIZER};
 
@@ -48,9 +48,10 @@ static void start(void)
 	    .stall_ms = (uint32_t)number("PP_FAKE_STALL_MS", 10000),
 	    .resident = (uint32_t)number("PP_FAKE_RESIDENT", 0),
 	    .devices = devices ? atoi(devices) : 1,
+	    .stop = number("PP_FAKE_STOP", 0) != 0,
 	    .driver = (int)number("PP_FAKE_DRIVER", 13000),
 	    .watchdog = number("PP_FAKE_WATCHDOG", 1) != 0,
-	    .drop_wait = number("PP_FAKE_DROP_WAIT", 0),
+	    .plant = getenv("PP_FAKE_PLANT"),
 	    .async_error = getenv("PP_FAKE_ASYNC_ERROR"),
 	};
 	fake.random = fake.settings.jitter;
@@ -147,6 +148,10 @@ static void report(const char *format, va_list arguments)
 	fake.reports++;
 	if (fake.reports <= REPORTS_SHOWN)
 		fprintf(stderr, "fake cuda: %s\n", fake.report);
+	if (fake.settings.stop) {
+		fflush(NULL);
+		_exit(PP_FAKE_EXIT);
+	}
 	if (!fake.exit_set)
 		atexit(end_badly);
 	fake.exit_set = true;
@@ -181,27 +186,23 @@ void pp_fake_die(const char *format, ...)
 	_exit(PP_FAKE_EXIT);
 }
 
+/* Of the calling thread: ranks that are threads are not all in a step at the same time. */
+static _Thread_local bool frozen;
+
 void pp_fake_frozen(const char *what)
 {
-	if (fake.frozen)
+	if (frozen)
 		pp_fake_fault("%s within a step: all of it belongs before the first", what);
-}
-
-static void set_frozen(bool frozen)
-{
-	pp_fake_lock();
-	fake.frozen = frozen;
-	pp_fake_unlock();
 }
 
 void pp_fake_freeze(void)
 {
-	set_frozen(true);
+	frozen = true;
 }
 
 void pp_fake_thaw(void)
 {
-	set_frozen(false);
+	frozen = false;
 }
 
 uint64_t pp_fake_races(void)

@@ -18,8 +18,9 @@ struct pp_fake_settings {
 	uint32_t resident;       /* PP_FAKE_RESIDENT: NCCL operations that a device has room for; 0: all */
 	int devices;             /* PP_FAKE_DEVICES; below 0: no driver */
 	int driver;              /* PP_FAKE_DRIVER: version, 13000 */
+	bool stop;               /* PP_FAKE_STOP: end with the first report */
 	bool watchdog;           /* PP_FAKE_WATCHDOG */
-	uint64_t drop_wait;      /* PP_FAKE_DROP_WAIT: every thread's wait of this number (from 1) is lost; 0: none */
+	const char *plant;       /* PP_FAKE_PLANT: plant.h, or NULL */
 	const char *async_error; /* PP_FAKE_ASYNC_ERROR: RANK:OPERATIONS, or NULL */
 };
 

@@ -72,8 +72,9 @@ struct CUstream_st {
 	struct pp_fake_clock clock;
 	struct pp_fake_operation *head, *tail;
 	uint64_t given, finished;
-	bool running; /* a thread is at its head */
-	bool blocked; /* at its last step the head didn't move, at this count of attempts: */
+	uint64_t waits, event_records; /* calls, for planted faults */
+	bool running;                  /* a thread is at its head */
+	bool blocked;                  /* at its last step the head didn't move, at this count of attempts: */
 	uint64_t tried_at;
 	uint64_t rests_until; /* jitter */
 	bool destroyed;       /* goes when it has run dry */

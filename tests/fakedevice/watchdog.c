@@ -78,22 +78,20 @@ static void look(void)
 	static char table[TABLE_BYTES], tables[4 * TABLE_BYTES];
 	const struct pp_fake_settings *settings = pp_fake_settings();
 	uint64_t now = pp_fake_now();
-	bool stuck = watchdog.progress == pp_fake_progress() && (streams_stuck() || hosts_in_calls());
-	if (!stuck) {
+	if (watchdog.progress != pp_fake_progress()) {
 		watchdog.progress = pp_fake_progress();
 		watchdog.since = now;
-		pp_fake_board_tell(watchdog.progress, 0, "");
-		return;
 	}
 	uint64_t quiet = (now - watchdog.since) / 1000000, least = hosts_stuck() ? settings->quiet_ms : settings->stall_ms;
-	if (quiet < least) {
-		pp_fake_board_tell(watchdog.progress, 0, "");
+	bool stuck = quiet >= least && (streams_stuck() || hosts_in_calls());
+	table[0] = '\0';
+	if (stuck || quiet >= settings->stall_ms)
+		tabulate(table, sizeof table);
+	pp_fake_board_tell(watchdog.progress, quiet, stuck, table);
+	if (!stuck)
 		return;
-	}
-	tabulate(table, sizeof table);
 	snprintf(tables, sizeof tables, "%s", table);
-	pp_fake_board_tell(watchdog.progress, quiet, table);
-	if (pp_fake_board_all_stuck(settings->quiet_ms, tables, sizeof tables))
+	if (pp_fake_board_all_stuck(tables, sizeof tables))
 		pp_fake_die("deadlock: nothing has moved for %llu ms and nothing can\n%s", (unsigned long long)quiet, tables);
 }
 
