@@ -11,7 +11,7 @@ struct pp_nccl_world {
 	const struct pp_program *program;
 	uint32_t rank, ranks;
 	ncclComm_t comm;
-	uint64_t left; /* bytes of the GPU that were free once everything had been used once */
+	uint64_t grown; /* bytes of the GPU that were taken when everything had been used before */
 };
 
 /* The unique id travels by the control data of `below`; then one communicator for each line [plan->count], in rounds.

@@ -256,6 +256,30 @@ static bool open_lines(struct pp_endpoint *endpoint, struct pp_status *status)
 	return ok;
 }
 
+static bool fits(uint32_t here, struct pp_status *status)
+{
+	int count = pp_gpu_count(status);
+	return (count > 0 && here <= (uint32_t)count) ||
+	       (count > 0 &&
+	        pp_fail(status, PP_EXIT_ENVIRONMENT,
+	                "NCCL wants a GPU for each rank: %" PRIu32 " ranks are on this machine, and %d GPUs", here, count));
+}
+
+/* Ranks that share a GPU see each other's memory come and go. */
+static bool say_growth(const struct pp_endpoint *endpoint)
+{
+	char name[PP_GRID_NAME];
+	struct pp_status status;
+	if (endpoint->world.grown && !endpoint->start.quiet && fits(endpoint->start.here, &status))
+		fprintf(
+		    stderr,
+		    "piperun: %s: NCCL took %.1f MiB more of the GPU when everything was used for the second time; steps may "
+		    "have to wait for such a thing\n",
+		    pp_grid_name(endpoint->start.program, endpoint->start.world, name),
+		    (double)endpoint->world.grown / 1048576);
+	return true;
+}
+
 static bool bind(struct pp_endpoint *endpoint, struct pp_device *device, struct pp_status *status)
 {
 	endpoint->cuda = pp_cuda_of(device);
@@ -266,16 +290,8 @@ static bool bind(struct pp_endpoint *endpoint, struct pp_device *device, struct 
 	                          endpoint->start.endpoint, status) &&
 	       /* Nothing is in the arena yet. */
 	       pp_nccl_world_warm(&endpoint->world, &endpoint->plan, endpoint->lines, pp_cuda_arena(device),
-	                          device->rank->arena_bytes, status);
-}
-
-static bool fits(uint32_t here, struct pp_status *status)
-{
-	int count = pp_gpu_count(status);
-	return (count > 0 && here <= (uint32_t)count) ||
-	       (count > 0 &&
-	        pp_fail(status, PP_EXIT_ENVIRONMENT,
-	                "NCCL wants a GPU for each rank: %" PRIu32 " ranks are on this machine, and %d GPUs", here, count));
+	                          device->rank->arena_bytes, status) &&
+	       say_growth(endpoint);
 }
 
 /* NCCL refuses a GPU that two ranks of a machine share; ranks that seem to be on machines of their own it connects by

@@ -127,12 +127,15 @@ static bool measure_left(uint64_t *left, struct pp_status *status)
 	return ok;
 }
 
-/* Twice: what the second turn allocates, a step would. */
+/* Twice: what the second turn allocates, a step would too. */
 static bool warm_twice(struct pp_nccl_world *world, const struct pp_nccl_plan *plan, struct pp_nccl_line *lines,
                        const struct uses *uses, void *room, struct pp_status *status)
 {
-	return warm_all(world, plan, lines, uses, room, status) && warm_all(world, plan, lines, uses, room, status) &&
-	       measure_left(&world->left, status);
+	uint64_t before = 0, after = 0;
+	bool ok = warm_all(world, plan, lines, uses, room, status) && measure_left(&before, status) &&
+	          warm_all(world, plan, lines, uses, room, status) && measure_left(&after, status);
+	world->grown = before > after ? before - after : 0;
+	return ok;
 }
 
 bool pp_nccl_world_warm(struct pp_nccl_world *world, const struct pp_nccl_plan *plan, struct pp_nccl_line *lines,
