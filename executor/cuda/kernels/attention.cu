@@ -1,7 +1,7 @@
 /* Causal attention: which kernels a shape takes. bf16 goes to the tensor cores (attention_forward.h,
  * attention_backward.h) where heads are at most 128 wide and rows can be copied 16 bytes at a time; all else is plain.
- * The plans are those that were fastest on an H200 of what fits the registers without spilling on every architecture.
- */
+ * The plans are the largest tiles that fit the registers without spilling on every architecture; gpu_attention_plans
+ * times others. */
 #include "launch.h"
 
 #include "attention_backward.h"
