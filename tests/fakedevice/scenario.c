@@ -19,11 +19,11 @@ struct thread {
 	ncclUniqueId id;
 };
 
-void scenario_good(int error, const char *what)
+void scenario_good(unsigned error, const char *what)
 {
 	if (error == 0)
 		return;
-	fprintf(stderr, "%s gave %d\n", what, error);
+	fprintf(stderr, "%s gave %u\n", what, error);
 	fflush(NULL);
 	_exit(3);
 }

@@ -37,6 +37,6 @@ void scenario_run(const struct scenario *scenario, bool faulty, bool processes, 
                   struct scenario_outcome *outcome);
 
 /* Ends the rank's process badly if the call failed. */
-void scenario_good(int error, const char *what);
+void scenario_good(unsigned error, const char *what);
 
 #endif

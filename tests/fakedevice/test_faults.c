@@ -17,7 +17,7 @@ enum { COUNT = scenario_count, SEEDS = 10 };
 
 static void must(unsigned error, const char *what)
 {
-	scenario_good((int)error, what);
+	scenario_good(error, what);
 }
 
 /* The host looks at its own memory, as far as the fake is told. */

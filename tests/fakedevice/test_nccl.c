@@ -16,7 +16,7 @@ enum { COUNT = scenario_count };
 
 static void must(unsigned error, const char *what)
 {
-	scenario_good((int)error, what);
+	scenario_good(error, what);
 }
 
 static void sync(struct scenario_rank *rank)
