@@ -11,7 +11,7 @@
 /* PP_STATE_ROUNDED: a weight with a master copy, of which PP_STATE_WEIGHT is that copy; never stored. */
 enum pp_state_kind { PP_STATE_WEIGHT, PP_STATE_MOMENT1, PP_STATE_MOMENT2, PP_STATE_ROUNDED, PP_STATE_KINDS };
 
-static inline bool pp_state_is_moment(uint8_t kind)
+static inline bool pp_state_is_moment(unsigned kind)
 {
 	return kind == PP_STATE_MOMENT1 || kind == PP_STATE_MOMENT2;
 }
