@@ -16,6 +16,7 @@
 /* Operations placed with drawn shapes, for each action of the problem, at least and at most; and evaluated by the
  * search. For few microbatches, or for another search to start from, a quarter, without the least. */
 static const uint64_t drawn_each = 4000, least_drawn = 2000000, most_drawn = 3200000;
+static const uint64_t most_drawn_few = 6000000; /* of which a brief search draws a quarter */
 static const uint64_t moved_each = 15000, least_moved = 10000000, most_moved = 20000000;
 
 /* Larger problems have too many actions for moves of single ones within that. */
@@ -56,10 +57,12 @@ static uint32_t few_of(const struct pp_order_problem *problem)
 static struct pp_wave_wish wish_of(struct pp_arena *arena, const struct pp_order_problem *problem,
                                    const struct pp_order_options *options, bool brief)
 {
-	uint64_t placed = budget(problem, drawn_each, least_drawn, most_drawn, brief);
+	uint64_t first = budget(problem, drawn_each, least_drawn, most_drawn_few, true);
+	uint64_t placed = brief ? first : budget(problem, drawn_each, least_drawn, most_drawn, false);
 	return (struct pp_wave_wish){.acts = PP_WAVE_ANY_ACTS,
 	                             .list = PP_WAVE_ANY,
 	                             .drawn = options->draft ? 0 : placed,
+	                             .first = options->draft || brief ? 0 : first,
 	                             .floor = options->draft ? 0 : floor_of(arena, problem, options->span),
 	                             .deadline = options->deadline,
 	                             .draft = options->draft,

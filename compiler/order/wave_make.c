@@ -68,6 +68,18 @@ static void try_list(struct pp_wave_contest *contest, const struct pp_wave_wish 
 		pp_wave_contest_try(contest, &pp_wave_shapes[list].shapes[i]);
 }
 
+/* A third of the shapes is drawn, the others are the best ones varied. */
+static void draw(struct pp_wave_contest *contest, const struct pp_wave_wish *wish, struct pp_wave_dice *dice,
+                 uint64_t trials)
+{
+	for (uint64_t i = 0; i < trials && !won(contest, wish) && !pp_is_late(wish->deadline); i++) {
+		const struct pp_wave_entry *parent = &contest->best[i % 3 == 2 ? (i / 3) % PP_WAVE_KEPT : 0];
+		bool vary = 3 * i >= trials && parent->value != UINT64_MAX;
+		struct pp_wave_shape shape = vary ? pp_wave_shape_vary(dice, &parent->shape) : pp_wave_shape_draw(dice);
+		pp_wave_contest_try(contest, &shape);
+	}
+}
+
 static void compete(struct pp_wave_contest *contest, const struct pp_wave_wish *wish)
 {
 	const struct pp_wave *wave = contest->wave;
@@ -76,13 +88,9 @@ static void compete(struct pp_wave_contest *contest, const struct pp_wave_wish *
 	if (wish->list != PP_WAVE_BASIC)
 		try_list(contest, wish, wish->list);
 	struct pp_wave_dice dice = {0x9e3779b97f4a7c15};
-	uint64_t trials = wish->drawn / (count ? count : 1);
-	for (uint64_t i = 0; i < trials && !won(contest, wish) && !pp_is_late(wish->deadline); i++) {
-		const struct pp_wave_entry *parent = &contest->best[i % 3 == 2 ? (i / 3) % PP_WAVE_KEPT : 0];
-		bool vary = 3 * i >= trials && parent->value != UINT64_MAX;
-		struct pp_wave_shape shape = vary ? pp_wave_shape_vary(&dice, &parent->shape) : pp_wave_shape_draw(&dice);
-		pp_wave_contest_try(contest, &shape);
-	}
+	uint64_t first = wish->first / (count ? count : 1), all = wish->drawn / (count ? count : 1);
+	draw(contest, wish, &dice, first);
+	draw(contest, wish, &dice, all - first);
 }
 
 /* Shapes that did well with fewer microbatches compete again with all of them; so do the basic ones, so that nothing is

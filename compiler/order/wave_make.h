@@ -12,6 +12,7 @@ struct pp_wave_wish {
 	uint32_t acts;            /* most acts of a rank, or PP_WAVE_ANY_ACTS */
 	enum pp_wave_listed list; /* to try besides the basic ones */
 	uint64_t drawn;           /* operations to place with shapes drawn and varied besides */
+	uint64_t first;           /* so many of them as if there were no more, so that more is never worse */
 	uint64_t floor;           /* a value that no order can beat: stop there; 0: not known */
 	uint64_t deadline;        /* monotonic ns: draw no more shapes after it; 0: none */
 	bool draft;               /* where the room is too small, take room for one microbatch */
