@@ -51,6 +51,7 @@ struct pp_wave_rules {
 	int64_t period;     /* ns between microbatches */
 	uint32_t *quota;    /* [stages]: most microbatches in flight, or NULL */
 	uint32_t fill;      /* a gap takes W if it is at least so many thousandths of it */
+	int64_t *weight;    /* [stages]: W has its I's target and so much more, ns; only in a merge */
 	int64_t weight_lag; /* W goes before what has a target this much later than its I; INT64_MAX: never */
 	int64_t patience;   /* wait for what has a target this much earlier than the best that is ready; INT64_MAX: never */
 };
@@ -120,7 +121,7 @@ bool pp_wave_clock_run(struct pp_wave_clock *clock, struct pp_wave_order *order)
 uint32_t pp_wave_input(const struct pp_wave *wave, uint32_t operation, uint64_t *hop);
 uint32_t pp_wave_output(const struct pp_wave *wave, uint32_t operation);
 
-/* An order that follows the targets to the letter, W by its I's target and `weight_lag`; room is not looked at.
+/* An order that follows the targets to the letter, W by its I's target and `weight`; room is not looked at.
  * `next`: scratch, [kinds * stages]. */
 void pp_wave_merge(const struct pp_wave *wave, const struct pp_wave_rules *rules, uint32_t *next,
                    struct pp_wave_order *order);

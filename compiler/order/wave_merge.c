@@ -12,7 +12,8 @@ struct merge {
 static int64_t target(const struct merge *merge, uint32_t kind, uint32_t stage)
 {
 	const struct pp_wave_rules *rules = merge->rules;
-	int64_t at = kind == PP_WAVE_W ? rules->target[PP_WAVE_I][stage] + rules->weight_lag : rules->target[kind][stage];
+	int64_t at =
+	    kind == PP_WAVE_W ? rules->target[PP_WAVE_I][stage] + rules->weight[stage] : rules->target[kind][stage];
 	return at + rules->period * merge->next[kind * merge->wave->stages + stage];
 }
 

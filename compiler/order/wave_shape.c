@@ -29,6 +29,7 @@ void pp_wave_rules_make(struct pp_arena *arena, const struct pp_wave *wave, stru
 	for (uint32_t kind = 0; kind < 2; kind++)
 		rules->target[kind] = PP_NEW_ARRAY(arena, int64_t, wave->stages);
 	rules->quota = PP_NEW_ARRAY(arena, uint32_t, wave->stages);
+	rules->weight = PP_NEW_ARRAY(arena, int64_t, wave->stages);
 }
 
 struct way {
@@ -115,6 +116,64 @@ static int64_t stretched(const struct way *way, const struct pp_wave_rules *rule
 	return least > 0 ? (int64_t)least : 0;
 }
 
+/* ---- W in the gaps of the pattern -------------------------------------------------------------- */
+
+/* What a rank does again in every period. */
+struct beat {
+	int64_t begin, width;
+};
+
+static struct beat beat_of(const struct way *way, const struct pp_wave_rules *rules, uint32_t kind, uint32_t stage)
+{
+	int64_t lag = kind == PP_WAVE_W ? rules->weight[stage] : 0;
+	uint64_t width = way->shape->blind ? way->wave->period / 6 : way->wave->stage[stage].ticks[kind];
+	return (struct beat){rules->target[kind == PP_WAVE_F ? PP_WAVE_F : PP_WAVE_I][stage] + lag, (int64_t)width};
+}
+
+/* Put `beat` off until the other, or that of the period before, is over, if it is in the way. */
+static void put_off(struct beat *beat, const struct beat *other, int64_t period)
+{
+	int64_t ahead = (other->begin - beat->begin) % period;
+	ahead += ahead < 0 ? period : 0;
+	if (ahead < beat->width)
+		beat->begin += ahead + other->width;
+	else if (ahead + other->width > period)
+		beat->begin += ahead + other->width - period;
+}
+
+/* W at the first gap of its rank's pattern after its I that it fits in, W of later stages first; right after I if there
+ * is none. Every round but the last puts it off behind another beat, so that there are no more rounds than beats. */
+static void fit_weight(const struct way *way, struct pp_wave_rules *rules, uint32_t stage)
+{
+	const struct pp_wave *wave = way->wave;
+	uint32_t rank = wave->stage[stage].rank;
+	struct beat input = beat_of(way, rules, PP_WAVE_I, stage);
+	rules->weight[stage] = input.width;
+	struct beat weight = beat_of(way, rules, PP_WAVE_W, stage);
+	for (int64_t before = INT64_MIN; before != weight.begin;) {
+		before = weight.begin;
+		for (uint32_t i = wave->rank_first[rank]; i < wave->rank_first[rank + 1]; i++)
+			for (uint32_t kind = 0; kind < (wave->of_rank[i] > stage ? PP_WAVE_KINDS : PP_WAVE_W); kind++) {
+				struct beat other = beat_of(way, rules, kind, wave->of_rank[i]);
+				put_off(&weight, &other, rules->period);
+			}
+		if (weight.begin - input.begin > rules->period)
+			return;
+	}
+	rules->weight[stage] = weight.begin - input.begin;
+}
+
+static void set_weights(const struct way *way, struct pp_wave_rules *rules)
+{
+	const struct pp_wave *wave = way->wave;
+	bool fits = way->shape->weight_lag == PP_WAVE_NO_RULE && rules->period > 0;
+	for (uint32_t s = wave->stages; s-- > 0;) {
+		rules->weight[s] = rules->weight_lag;
+		if (fits)
+			fit_weight(way, rules, s);
+	}
+}
+
 void pp_wave_shape_rules(const struct pp_wave *wave, const struct pp_wave_shape *shape, struct pp_wave_rules *rules)
 {
 	struct way way = {wave, shape, 0};
@@ -130,6 +189,8 @@ void pp_wave_shape_rules(const struct pp_wave *wave, const struct pp_wave_shape 
 	                                                         : INT64_MAX;
 	rules->patience = shape->patience == PP_WAVE_NO_RULE ? INT64_MAX : part(wave->period, shape->patience, 24);
 	set_quotas(wave, shape, rules);
+	if (shape->window)
+		set_weights(&way, rules);
 }
 
 /* ---- random shapes ----------------------------------------------------------------------------- */
@@ -159,9 +220,10 @@ static struct pp_wave_shape draw_published(struct pp_wave_dice *dice)
 	}
 	for (uint32_t i = 0; i < 3; i++)
 		shape.gap[i] = (int16_t)(4 + 4 * below(dice, 6));
-	if (one_in(dice, 2))
-		shape.gap[0] = 4;
-	shape.weight_lag = (int16_t)(4 + 4 * below(dice, 2));
+	if (one_in(dice, 2)) /* the way up begins early, which overtaking puts right */
+		shape.gap[0] = (int16_t)(8 - shape.gap[0]);
+	int slots = below(dice, 3); /* 0: W in free slots */
+	shape.weight_lag = slots ? (int16_t)(4 * slots) : PP_WAVE_NO_RULE;
 	shape.blind = one_in(dice, 4) ? 1 : 2;
 	return shape;
 }

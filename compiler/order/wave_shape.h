@@ -18,7 +18,7 @@ struct pp_wave_shape {
 	int16_t lead[PP_WAVE_LEGS]; /* moves a whole leg; 24ths of period times ranks */
 	int16_t stretch;            /* longer steps on all legs, until that many thousandths of the room are full */
 	int16_t pace;               /* time between microbatches, thousandths of the period */
-	int16_t weight_lag;         /* 24ths of the period */
+	int16_t weight_lag;         /* 24ths of the period; no rule, with a window: the first gap of the rank's pattern */
 	int16_t patience;           /* likewise; only the list scheduler */
 	int16_t fill;               /* thousandths */
 	int16_t quota;              /* of a stage of the first leg: thousandths of what the room holds; 0: none */
