@@ -79,10 +79,13 @@ static bool bind(struct pp_rank_process *process, const struct pp_program *progr
 /* What the launcher says, for reports until MPI has started. */
 static uint32_t expected_rank(void)
 {
-	const char *rank = getenv("OMPI_COMM_WORLD_RANK");
-	if (!rank)
-		rank = getenv("PMI_RANK");
-	return rank ? (uint32_t)strtoul(rank, NULL, 10) : 0;
+	static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"};
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		const char *rank = getenv(names[i]);
+		if (rank)
+			return (uint32_t)strtoul(rank, NULL, 10);
+	}
+	return 0;
 }
 
 static int run_job(struct start *start)

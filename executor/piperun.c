@@ -148,16 +148,19 @@ static bool none_of_later(int argc, char **argv, struct pp_status *status)
 	return true;
 }
 
-/* Processes that the launcher started, 0: no launcher. */
+/* Processes that the launcher started, 0: no launcher. Slurm tells its tasks their number also where they are no MPI
+ * job, as in a batch script: they are one where PMIx gave them a rank. At least 1 where it did and nobody says more. */
 static unsigned long launched(void)
 {
-	static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
-	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+	static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"};
+	enum { OF_SLURM = 2, NAMES = sizeof names / sizeof *names };
+	const bool job = getenv("PMIX_RANK") != NULL;
+	for (size_t i = 0; i < (job ? NAMES : OF_SLURM); i++) {
 		const char *value = getenv(names[i]);
 		if (value)
 			return strtoul(value, NULL, 10);
 	}
-	return 0;
+	return job;
 }
 
 static int usage_error(const struct pp_status *status)
@@ -169,7 +172,7 @@ static int usage_error(const struct pp_status *status)
 static int start_spawned(struct pp_launch *launch, unsigned transport, uint32_t ranks)
 {
 	struct pp_status status;
-	if (launched() > 0) {
+	if (launched() > 1) { /* one process may be all that a launcher is for: to get it there, with its GPUs */
 		pp_fail(&status, PP_EXIT_USAGE, "--spawn starts the ranks itself: give it, or use mpirun");
 		return usage_error(&status);
 	}
@@ -187,7 +190,7 @@ static int start(struct pp_launch *launch, unsigned transport)
 	unsigned long processes = launched();
 	struct pp_status status;
 	if (transport == TRANSPORT_LOOP && processes > 1) {
-		pp_fail(&status, PP_EXIT_USAGE, "--transport=loop runs all ranks in one process, but mpirun started %lu",
+		pp_fail(&status, PP_EXIT_USAGE, "--transport=loop runs all ranks in one process, but the launcher started %lu",
 		        processes);
 		return usage_error(&status);
 	}

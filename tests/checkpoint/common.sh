@@ -3,7 +3,7 @@ model=$(cd "$(dirname "${BASH_SOURCE[0]}")/../parity" && pwd)/model.pipe
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
-unset OMPI_COMM_WORLD_SIZE PMI_SIZE
+unset OMPI_COMM_WORLD_SIZE PMI_SIZE PMIX_RANK
 failed=0
 
 wrong() { echo "$*"; failed=$((failed + 1)); }

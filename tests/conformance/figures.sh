@@ -4,7 +4,7 @@
 BIN=$1
 samples=$2
 . "$(dirname "$0")/check.sh"
-unset OMPI_COMM_WORLD_SIZE PMI_SIZE
+unset OMPI_COMM_WORLD_SIZE PMI_SIZE PMIX_RANK
 
 # says NAME FILE TEXT: the file holds the text.
 says() {

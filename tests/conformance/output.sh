@@ -3,7 +3,7 @@
 BIN=$1
 samples=$2
 . "$(dirname "$0")/check.sh"
-unset OMPI_COMM_WORLD_SIZE PMI_SIZE
+unset OMPI_COMM_WORLD_SIZE PMI_SIZE PMIX_RANK
 full='cannot write .*: No space left on device$'
 
 # full NAME COMMAND...: with a standard output that takes nothing, ends with $wanted.

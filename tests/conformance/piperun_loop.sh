@@ -2,7 +2,7 @@
 # piperun without MPI: command line, refusals, faults, signals. Usage: piperun_loop.sh BIN
 BIN=$1
 . "$(dirname "$0")/check.sh"
-unset OMPI_COMM_WORLD_SIZE PMI_SIZE
+unset OMPI_COMM_WORLD_SIZE PMI_SIZE PMIX_RANK
 "$BIN/write_sample" 4 1 4 16 >"$work/four.pps"
 "$BIN/write_training" 2 1 4 untied 16 >"$work/gpt.pps"
 

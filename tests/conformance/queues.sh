@@ -3,7 +3,7 @@
 # MPI, whatever its order; the others are refused before anything starts. Usage: queues.sh BIN MODEL [MPIRUN]
 BIN=$1 model=$2 mpirun=${3-}
 . "$(dirname "$0")/check.sh"
-unset OMPI_COMM_WORLD_SIZE PMI_SIZE
+unset OMPI_COMM_WORLD_SIZE PMI_SIZE PMIX_RANK
 layouts="channel edge direction pair rank"
 
 # build NAME OPTIONS…

@@ -5,7 +5,7 @@ BIN=$1
 PARITY=$2
 MPIRUN=${3-}
 . "$(dirname "$0")/check.sh"
-unset OMPI_COMM_WORLD_SIZE PMI_SIZE
+unset OMPI_COMM_WORLD_SIZE PMI_SIZE PMIX_RANK
 
 # build NAME MODEL PP TP DP OPTIONS...
 build() {

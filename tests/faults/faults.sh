@@ -4,7 +4,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/../conformance/check.sh"
 model=$here/../parity/model.pipe
 cd "$work"
-unset OMPI_COMM_WORLD_SIZE PMI_SIZE
+unset OMPI_COMM_WORLD_SIZE PMI_SIZE PMIX_RANK
 limits=(--timeout=4 --timeout-first=60 --timeout-heartbeat=8) # more than a loaded machine keeps all ranks waiting
 checks=0
 

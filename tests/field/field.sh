@@ -3,7 +3,7 @@ BIN=$1
 MPIRUN=${2-}
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$HERE/../conformance/check.sh"
-unset OMPI_COMM_WORLD_SIZE PMI_SIZE
+unset OMPI_COMM_WORLD_SIZE PMI_SIZE PMIX_RANK
 checks=0
 
 # is WHAT ACTUAL WANTED

@@ -4,7 +4,7 @@
 BIN=$1
 PARITY=$2
 . "$(dirname "$0")/../conformance/check.sh"
-unset OMPI_COMM_WORLD_SIZE PMI_SIZE
+unset OMPI_COMM_WORLD_SIZE PMI_SIZE PMIX_RANK
 run build 0 "$BIN/pipec" build -q "$PARITY/model.pipe" -D pp=3 --set cluster.gpus=3 --set run.steps=100000 -o "$work/m.ppx"
 
 case $3 in
