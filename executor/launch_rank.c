@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 /* ---- watch ----------------------------------------------------------------------------------- */
@@ -69,41 +70,65 @@ struct stack {
 	const struct pp_link *link; /* NULL: the device works on host memory */
 	struct pp_endpoint *linked; /* of the link, or NULL */
 	struct pp_endpoint *queued; /* or NULL */
+	bool shared;                /* two ranks have the same device; known where the link could be the direct one */
 };
 
-/* The link that a device needs: the one asked for, else the direct one where it will do on every machine. */
-static bool choose_link(struct pp_rank_process *process, uint32_t here, const struct pp_link **link,
+/* What a rank tells all others of its device. */
+struct device_card {
+	bool known;
+	uint8_t id[PP_DEVICE_ID];
+};
+
+static int compare_devices(const void *a, const void *b)
+{
+	return memcmp(((const struct device_card *)a)->id, ((const struct device_card *)b)->id, PP_DEVICE_ID);
+}
+
+/* `known`: all ranks know their devices; `shared`: two of them have the same. The same on all ranks. */
+static bool compare_all(struct pp_rank_process *process, const struct device_card *mine, bool *known, bool *shared,
                         struct pp_status *status)
+{
+	struct device_card *all = calloc(process->ranks, sizeof *all);
+	if (!all)
+		return pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory");
+	bool ok = pp_transport_exchange(process->ops, process->endpoint, &process->watch, "choosing how devices talk", mine,
+	                                all, sizeof *mine, status);
+	*known = true;
+	*shared = false;
+	for (uint32_t i = 0; i < process->ranks; i++)
+		*known = *known && all[i].known;
+	qsort(all, process->ranks, sizeof *all, compare_devices);
+	for (uint32_t i = 1; i < process->ranks; i++)
+		*shared = *shared || compare_devices(&all[i - 1], &all[i]) == 0;
+	free(all);
+	return ok;
+}
+
+/* The link that a device needs: the one asked for, else the direct one where every rank has a device of its own. */
+static bool choose_link(struct pp_rank_process *process, uint32_t local, struct stack *stack, struct pp_status *status)
 {
 	const struct pp_launch *launch = process->launch;
 	const struct pp_device_ops *device = launch->device;
-	*link = NULL;
-	if (!device->staged && launch->link == PP_LINK_DIRECT)
+	const bool demanded = launch->link == PP_LINK_DIRECT;
+	if (!device->staged && demanded)
 		return pp_fail(status, PP_EXIT_ENVIRONMENT, "--transport=nccl connects GPUs, and this run is on device %s",
 		               device->name);
-	if (!device->staged)
+	stack->link = device->staged;
+	if (!device->staged || launch->link == PP_LINK_STAGED)
 		return true;
-	*link = device->staged;
-	if (launch->link == PP_LINK_STAGED)
-		return true;
-	if (launch->link == PP_LINK_DIRECT) {
-		*link = device->direct;
-		return device->direct ||
+	if (!device->direct)
+		return !demanded ||
 		       pp_fail(status, PP_EXIT_ENVIRONMENT,
 		               "this piperun was built without NCCL: use --transport=auto, or build where nccl.h is found");
-	}
-	struct pp_status why;
-	bool *all = calloc(process->ranks, sizeof *all), fits = device->direct && device->direct->fits(here, &why);
-	if (!all)
-		return pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory");
-	bool ok = pp_transport_exchange(process->ops, process->endpoint, &process->watch, "choosing how devices talk",
-	                                &fits, all, sizeof fits, status);
-	for (uint32_t i = 0; ok && i < process->ranks; i++)
-		fits = fits && all[i];
-	free(all);
-	if (fits)
-		*link = device->direct;
-	return ok;
+	struct device_card mine = {0};
+	bool all_known = false;
+	mine.known = device->direct->identify(launch->run.device.gpus, local, mine.id, status);
+	if ((demanded && !pp_rank_agree(process, "looking for devices", mine.known, status)) ||
+	    !compare_all(process, &mine, &all_known, &stack->shared, status))
+		return false;
+	if (demanded || (all_known && !stack->shared))
+		stack->link = device->direct;
+	return true;
 }
 
 static bool add_queues(struct pp_rank_process *process, const struct pp_program *program, struct stack *stack,
@@ -126,7 +151,7 @@ static bool add_link(struct pp_rank_process *process, const struct pp_program *p
 {
 	const struct pp_link_start start = {.program = program,
 	                                    .world = process->rank,
-	                                    .here = process->launch->run.here,
+	                                    .shared = stack->shared,
 	                                    .below = process->ops,
 	                                    .endpoint = process->endpoint,
 	                                    .options = process->launch->transport,
@@ -172,8 +197,7 @@ int pp_rank_run(struct pp_rank_process *process, const struct pp_program *progra
 	launch->run.marks.program = pp_resident_bytes();
 	struct stack stack = {.ops = process->ops, .endpoint = process->endpoint};
 	bool ok = !bind || bind(process, program, &status);
-	ok = pp_rank_agree(process, "opening channels", ok, &status) &&
-	     choose_link(process, launch->run.here, &stack.link, &status);
+	ok = pp_rank_agree(process, "opening channels", ok, &status) && choose_link(process, local, &stack, &status);
 	bool open = ok && add_link(process, program, &stack, &status) && add_queues(process, program, &stack, &status);
 	ok = ok && pp_rank_agree(process, "opening channels", open, &status);
 	if (!ok) {

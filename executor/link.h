@@ -5,10 +5,13 @@
 
 #include "transport.h"
 
+/* Tells a device from all others, on whatever machine. */
+enum { PP_DEVICE_ID = 16 };
+
 struct pp_link_start {
 	const struct pp_program *program;
 	uint32_t world; /* world rank */
-	uint32_t here;  /* ranks on this machine */
+	bool shared;    /* some ranks of the run have the same device */
 	const struct pp_transport_ops *below;
 	struct pp_endpoint *endpoint; /* bound, of `below` */
 	struct pp_transport_options options;
@@ -21,8 +24,9 @@ struct pp_link {
 	const char *name; /* "staged", "nccl" */
 	const struct pp_transport_ops *ops;
 	bool has_queues; /* its posts stand in the queues of the layout; else executor/transport/queued.h has to do it */
-	/* Will it do for this many ranks on this machine? *status says why not. */
-	bool (*fits)(uint32_t here, struct pp_status *status);
+	/* The device that the `local`-th rank of this machine is going to have, `gpus` as in pp_device_options. A direct
+	 * link is for ranks of which no two have the same. False: there is none. NULL: it does not matter. */
+	bool (*identify)(const char *gpus, uint32_t local, uint8_t id[PP_DEVICE_ID], struct pp_status *status);
 	/* NULL on failure. Once the device is made, ops->bind makes the link; all ranks do so together. */
 	struct pp_endpoint *(*open)(const struct pp_link_start *start, struct pp_status *status);
 	void (*close)(struct pp_endpoint *endpoint);

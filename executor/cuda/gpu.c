@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -88,4 +89,19 @@ bool pp_gpu_choose(const char *list, uint32_t local, int *ordinal, struct pp_sta
 	}
 	return pick(list, count, local, ordinal) ||
 	       pp_fail(status, PP_EXIT_USAGE, "--gpus=%s: want numbers of GPUs from 0 to %d, as 0,2", list, count - 1);
+}
+
+bool pp_gpu_identify(const char *list, uint32_t local, uint8_t uuid[PP_GPU_UUID], struct pp_status *status)
+{
+	struct cudaDeviceProp properties;
+	int ordinal;
+	_Static_assert(sizeof properties.uuid == PP_GPU_UUID, "a UUID");
+	if (!pp_gpu_choose(list, local, &ordinal, status))
+		return false;
+	cudaError_t error = cudaGetDeviceProperties(&properties, ordinal);
+	if (error != cudaSuccess)
+		return pp_fail(status, PP_EXIT_ENVIRONMENT, "GPU %d: asking what it is failed: %s (CUDA error %d)", ordinal,
+		               cudaGetErrorString(error), (int)error);
+	memcpy(uuid, &properties.uuid, PP_GPU_UUID);
+	return true;
 }

@@ -27,6 +27,11 @@ static bool exists(int device)
 	return device >= 0 && device < device_count();
 }
 
+static int bus_of(int device)
+{
+	return FIRST_BUS + (int)pp_fake_settings()->first + device;
+}
+
 cudaError_t cudaGetDeviceCount(int *count)
 {
 	struct pp_fake_host *host = pp_fake_enter("cudaGetDeviceCount");
@@ -75,7 +80,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
 		return pp_fake_leave(host, cudaErrorInvalidDevice);
 	memset(properties, 0, sizeof *properties);
 	snprintf(properties->name, sizeof properties->name, "fake device %d", device);
-	properties->uuid.bytes[0] = (char)(device + 1);
+	properties->uuid.bytes[0] = (char)((int)pp_fake_settings()->first + device + 1);
 	properties->totalGlobalMem = pp_fake_settings()->memory;
 	properties->sharedMemPerBlock = 48 * 1024;
 	properties->sharedMemPerBlockOptin = 227 * 1024;
@@ -90,7 +95,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
 	properties->maxGridSize[1] = properties->maxGridSize[2] = 65535;
 	properties->major = 9;
 	properties->multiProcessorCount = 4;
-	properties->pciBusID = FIRST_BUS + device;
+	properties->pciBusID = bus_of(device);
 	properties->concurrentKernels = 1;
 	properties->asyncEngineCount = 3;
 	properties->unifiedAddressing = properties->canMapHostMemory = properties->hostRegisterSupported = 1;
@@ -132,7 +137,7 @@ static bool attribute_of(enum cudaDeviceAttr attribute, int device, int *value)
 		*value = 50 << 20;
 		return true;
 	case cudaDevAttrPciBusId:
-		*value = FIRST_BUS + device;
+		*value = bus_of(device);
 		return true;
 	case cudaDevAttrConcurrentKernels:
 	case cudaDevAttrUnifiedAddressing:
@@ -156,7 +161,7 @@ cudaError_t cudaDeviceGetPCIBusId(char *text, int size, int device)
 	struct pp_fake_host *host = pp_fake_enter("cudaDeviceGetPCIBusId");
 	if (!exists(device))
 		return pp_fake_leave(host, cudaErrorInvalidDevice);
-	snprintf(text, (size_t)size, "0000:%02X:00.0", (unsigned)(FIRST_BUS + device));
+	snprintf(text, (size_t)size, "0000:%02X:00.0", (unsigned)bus_of(device));
 	return pp_fake_leave(host, cudaSuccess);
 }
 

@@ -128,7 +128,8 @@ static ncclResult_t join(struct pp_fake_host *host, struct ncclComm *communicato
 		pp_fake_die("communicator %s: rank %u says it has %u ranks, another %u", communicator->label,
 		            communicator->rank, communicator->ranks, expected);
 	atomic_store(&segment->members[communicator->rank].machine, machine_hash());
-	atomic_store(&segment->members[communicator->rank].device, communicator->device);
+	atomic_store(&segment->members[communicator->rank].device,
+	             (int32_t)pp_fake_settings()->first + communicator->device);
 	atomic_fetch_add(&segment->joined, 1);
 	bool all = pp_fake_nccl_barrier(host, communicator, "the making");
 	if (communicator->rank == 0)

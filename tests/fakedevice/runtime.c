@@ -48,6 +48,7 @@ static void start(void)
 	    .stall_ms = (uint32_t)number("PP_FAKE_STALL_MS", 10000),
 	    .resident = (uint32_t)number("PP_FAKE_RESIDENT", 0),
 	    .devices = devices ? atoi(devices) : 1,
+	    .first = (uint32_t)number("PP_FAKE_FIRST_DEVICE", 0),
 	    .stop = number("PP_FAKE_STOP", 0) != 0,
 	    .driver = (int)number("PP_FAKE_DRIVER", 13000),
 	    .watchdog = number("PP_FAKE_WATCHDOG", 1) != 0,

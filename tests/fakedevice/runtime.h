@@ -17,6 +17,7 @@ struct pp_fake_settings {
 	uint32_t stall_ms;       /* PP_FAKE_STALL_MS: the same where some host thread is outside of the fake */
 	uint32_t resident;       /* PP_FAKE_RESIDENT: NCCL operations that a device has room for; 0: all */
 	int devices;             /* PP_FAKE_DEVICES; below 0: no driver */
+	uint32_t first;          /* PP_FAKE_FIRST_DEVICE: which of the machine's devices this process sees as its first */
 	int driver;              /* PP_FAKE_DRIVER: version, 13000 */
 	bool stop;               /* PP_FAKE_STOP: end with the first report */
 	bool watchdog;           /* PP_FAKE_WATCHDOG */

@@ -208,6 +208,13 @@ static bool takes_devices(const struct pp_endpoint *endpoint)
 	return true;
 }
 
+static bool share_devices(const struct pp_program *program)
+{
+	int count = 0;
+	cudaGetDeviceCount(&count);
+	return pp_grid_world(program) > (uint64_t)count;
+}
+
 static void enter_link(struct world *world, uint32_t rank, struct pp_test_seat *seat, const struct pp_link *link,
                        const struct pp_transport_ops *below)
 {
@@ -217,7 +224,7 @@ static void enter_link(struct world *world, uint32_t rank, struct pp_test_seat *
 	gpu->below = world->local ? pp_local_open(world->local, rank, &status) : NULL;
 	struct pp_link_start start = {.program = world->program,
 	                              .world = rank,
-	                              .here = (uint32_t)pp_grid_world(world->program),
+	                              .shared = share_devices(world->program),
 	                              .below = below,
 	                              .endpoint = gpu->below ? gpu->below : pp_loop_endpoint(world->loop, rank),
 	                              .options = world->options,

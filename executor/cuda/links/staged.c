@@ -266,13 +266,6 @@ static bool bind(struct pp_endpoint *endpoint, struct pp_device *device, struct 
 	return ok;
 }
 
-static bool fits(uint32_t here, struct pp_status *status)
-{
-	(void)here;
-	(void)status;
-	return true;
-}
-
 static struct pp_endpoint *open_link(const struct pp_link_start *start, struct pp_status *status)
 {
 	struct pp_endpoint *endpoint = calloc(1, sizeof *endpoint);
@@ -316,5 +309,4 @@ static const struct pp_transport_ops staged_ops = {
     .failure = failure,
 };
 
-const struct pp_link pp_link_staged = {
-    .name = "staged", .ops = &staged_ops, .fits = fits, .open = open_link, .close = close_link};
+const struct pp_link pp_link_staged = {.name = "staged", .ops = &staged_ops, .open = open_link, .close = close_link};

@@ -256,21 +256,11 @@ static bool open_lines(struct pp_endpoint *endpoint, struct pp_status *status)
 	return ok;
 }
 
-static bool fits(uint32_t here, struct pp_status *status)
-{
-	int count = pp_gpu_count(status);
-	return (count > 0 && here <= (uint32_t)count) ||
-	       (count > 0 &&
-	        pp_fail(status, PP_EXIT_ENVIRONMENT,
-	                "NCCL wants a GPU for each rank: %" PRIu32 " ranks are on this machine, and %d GPUs", here, count));
-}
-
 /* Ranks that share a GPU see each other's memory come and go. */
 static bool say_growth(const struct pp_endpoint *endpoint)
 {
 	char name[PP_GRID_NAME];
-	struct pp_status status;
-	if (endpoint->world.grown && !endpoint->start.quiet && fits(endpoint->start.here, &status))
+	if (endpoint->world.grown && !endpoint->start.quiet && !endpoint->start.shared)
 		fprintf(
 		    stderr,
 		    "piperun: %s: NCCL took %.1f MiB more of the GPU when everything was used for the second time; steps may "
@@ -296,10 +286,10 @@ static bool bind(struct pp_endpoint *endpoint, struct pp_device *device, struct 
 
 /* NCCL refuses a GPU that two ranks of a machine share; ranks that seem to be on machines of their own it connects by
  * sockets. For trying things out. */
-static void share_gpus(const struct pp_link_start *start, int gpus)
+static void share_gpus(const struct pp_link_start *start)
 {
 	char host[32];
-	if (start->here <= (uint32_t)gpus || getenv("NCCL_HOSTID"))
+	if (!start->shared || getenv("NCCL_HOSTID"))
 		return;
 	snprintf(host, sizeof host, "rank-%" PRIu32, start->world);
 	setenv("NCCL_HOSTID", host, 1);
@@ -309,10 +299,8 @@ static void share_gpus(const struct pp_link_start *start, int gpus)
 
 static struct pp_endpoint *open_link(const struct pp_link_start *start, struct pp_status *status)
 {
-	int driver = 0, version = 0, gpus = pp_gpu_count(status);
-	struct pp_endpoint *endpoint = gpus > 0 ? calloc(1, sizeof *endpoint) : NULL;
-	if (gpus == 0)
-		return NULL;
+	int driver = 0, version = 0;
+	struct pp_endpoint *endpoint = calloc(1, sizeof *endpoint);
 	if (!endpoint) {
 		pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory");
 		return NULL;
@@ -323,7 +311,7 @@ static struct pp_endpoint *open_link(const struct pp_link_start *start, struct p
 	endpoint->world = (struct pp_nccl_world){.program = start->program, .rank = start->world, .ranks = ranks};
 	cudaDriverGetVersion(&driver);
 	ncclGetVersion(&version);
-	share_gpus(start, gpus);
+	share_gpus(start);
 	if (!pp_nccl_order_decide(start->program, start->queues, driver, getenv("NCCL_LAUNCH_ORDER_IMPLICIT"),
 	                          &endpoint->order, status)) {
 		free(endpoint);
@@ -350,6 +338,8 @@ static void close_link(struct pp_endpoint *endpoint)
 	free(endpoint);
 }
 
+_Static_assert((int)PP_GPU_UUID == (int)PP_DEVICE_ID, "a GPU is told by its UUID");
+
 static const struct pp_transport_ops nccl_ops = {
     .name = "nccl",
     .stream_ordered = true,
@@ -369,5 +359,9 @@ static const struct pp_transport_ops nccl_ops = {
     .failure = failure,
 };
 
-const struct pp_link pp_link_nccl = {
-    .name = "nccl", .ops = &nccl_ops, .has_queues = true, .fits = fits, .open = open_link, .close = close_link};
+const struct pp_link pp_link_nccl = {.name = "nccl",
+                                     .ops = &nccl_ops,
+                                     .has_queues = true,
+                                     .identify = pp_gpu_identify,
+                                     .open = open_link,
+                                     .close = close_link};
