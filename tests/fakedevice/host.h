@@ -22,8 +22,8 @@ struct pp_fake_host {
 	enum pp_fake_host_state state;
 	char what[160]; /* what it polls for or waits in */
 	uint32_t polls;
-	uint64_t polling_since, last_call;    /* pp_fake_progress; pp_fake_now */
-	uint64_t queries, sends, collectives; /* for planted faults */
+	uint64_t polling_since, last_call;             /* pp_fake_progress; pp_fake_now */
+	uint64_t queries, sends, collectives, streams; /* for planted faults */
 	int device;
 	cudaError_t last_error;
 	enum cudaStreamCaptureMode capture_mode; /* of cudaThreadExchangeStreamCaptureMode */

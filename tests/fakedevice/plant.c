@@ -6,10 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const names[] = {
-    [PP_FAKE_LOST_WAIT] = "lost-wait",     [PP_FAKE_LOST_RECORD] = "lost-record",
-    [PP_FAKE_HASTY_QUERY] = "hasty-query", [PP_FAKE_SHORT_SEND] = "short-send",
-    [PP_FAKE_LOST_SEND] = "lost-send",     [PP_FAKE_LOST_COLLECTIVE] = "lost-collective"};
+static const char *const names[] = {[PP_FAKE_LOST_WAIT] = "lost-wait",
+                                    [PP_FAKE_LOST_RECORD] = "lost-record",
+                                    [PP_FAKE_HASTY_QUERY] = "hasty-query",
+                                    [PP_FAKE_SHORT_SEND] = "short-send",
+                                    [PP_FAKE_NO_STREAM] = "no-stream",
+                                    [PP_FAKE_LOST_SEND] = "lost-send",
+                                    [PP_FAKE_LOST_COLLECTIVE] = "lost-collective"};
 
 bool pp_fake_planted(enum pp_fake_plant kind, uint64_t *counter, uint32_t rank)
 {

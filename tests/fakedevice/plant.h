@@ -12,6 +12,7 @@ enum pp_fake_plant {
 	PP_FAKE_HASTY_QUERY,     /* hasty-query: from that one on, queries of every host thread say that all is done */
 	PP_FAKE_SHORT_SEND,      /* short-send: an ncclSend of the rank is one element shorter */
 	PP_FAKE_LOST_SEND,       /* lost-send: an ncclSend of the rank is not posted */
+	PP_FAKE_NO_STREAM,       /* no-stream: there is no memory for a stream; RANK: number of the GPU */
 	PP_FAKE_LOST_COLLECTIVE, /* lost-collective: a collective of the rank is not posted */
 };
 

@@ -108,6 +108,8 @@ static cudaError_t make_stream(struct pp_fake_host *host, cudaStream_t *made, un
 		return cudaErrorInvalidValue;
 	}
 	pp_fake_frozen("a stream was made");
+	if (pp_fake_planted(PP_FAKE_NO_STREAM, &host->streams, (uint32_t)host->device))
+		return cudaErrorMemoryAllocation;
 	struct CUstream_st *stream = pp_fake_new(sizeof *stream);
 	stream->agent = pp_fake_agent_take(&stream->clock);
 	stream->device = host->device;

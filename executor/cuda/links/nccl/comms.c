@@ -27,20 +27,28 @@ static bool exchange(const struct pp_transport_ops *below, struct pp_endpoint *e
 	return progress == PP_DONE || pp_fail(status, PP_EXIT_RUN, "%s", below->failure(endpoint));
 }
 
-/* The id that rank 0 got, or its failure, told to all. */
+/* The id that rank 0 got, told to all, or what failed on the first rank that is not fine. */
 static bool share_id(const struct pp_nccl_world *world, const struct pp_transport_ops *below,
-                     struct pp_endpoint *endpoint, ncclUniqueId *id, struct pp_status *status)
+                     struct pp_endpoint *endpoint, bool fine, ncclUniqueId *id, struct pp_status *status)
 {
+	enum { OFFER_TEXT = 400 };
 	struct offer {
 		ncclUniqueId id;
-		ncclResult_t result;
-	} mine = {.result = ncclSuccess}, *all = calloc(world->ranks, sizeof *all);
+		int code;
+		char text[OFFER_TEXT];
+	} mine = {.code = PP_EXIT_OK}, *all = calloc(world->ranks, sizeof *all);
 	if (!all)
 		return pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory");
-	if (world->rank == 0)
-		mine.result = ncclGetUniqueId(&mine.id);
-	bool ok = exchange(below, endpoint, &mine, all, sizeof mine, status) &&
-	          pp_nccl_ok(all[0].result, NULL, "getting an id", status);
+	if (fine && world->rank == 0)
+		fine = pp_nccl_ok(ncclGetUniqueId(&mine.id), NULL, "getting an id", status);
+	if (!fine) {
+		mine.code = (int)status->code;
+		snprintf(mine.text, sizeof mine.text, "%.*s", OFFER_TEXT - 1, status->text);
+	}
+	bool ok = exchange(below, endpoint, &mine, all, sizeof mine, status);
+	for (uint32_t i = 0; ok && i < world->ranks; i++)
+		if (all[i].code != PP_EXIT_OK)
+			ok = pp_fail(status, (enum pp_exit)all[i].code, "%s", all[i].text);
 	*id = all[0].id;
 	free(all);
 	return ok;
@@ -70,15 +78,17 @@ static bool split(const struct pp_nccl_world *world, uint32_t index, struct pp_n
 }
 
 bool pp_nccl_world_make(struct pp_nccl_world *world, const struct pp_nccl_plan *plan, struct pp_nccl_line *lines,
-                        const struct pp_transport_ops *below, struct pp_endpoint *endpoint, struct pp_status *status)
+                        const struct pp_transport_ops *below, struct pp_endpoint *endpoint, bool fine,
+                        struct pp_status *status)
 {
 	ncclUniqueId id;
 	ncclConfig_t config = config_for(OWN_CTAS);
 	struct pp_coord coord = pp_grid_coord(world->program, world->rank);
+	if (!share_id(world, below, endpoint, fine, &id, status))
+		return false;
 	if (plan->rounds == 0)
 		return true; /* nobody talks */
-	if (!share_id(world, below, endpoint, &id, status) ||
-	    !pp_nccl_ok(ncclCommInitRankConfig(&world->comm, (int)world->ranks, id, (int)world->rank, &config), NULL,
+	if (!pp_nccl_ok(ncclCommInitRankConfig(&world->comm, (int)world->ranks, id, (int)world->rank, &config), NULL,
 	                "making the communicator of the world", status))
 		return false;
 	for (uint32_t round = 0; round < plan->rounds; round++)

@@ -15,9 +15,11 @@ struct pp_nccl_world {
 };
 
 /* The unique id travels by the control data of `below`; then one communicator for each line [plan->count], in rounds.
- * All ranks together; blocks until all have come. */
+ * All ranks together; blocks until all have come. `fine`: this rank is ready for it, else *status says why not, and no
+ * rank begins. */
 bool pp_nccl_world_make(struct pp_nccl_world *world, const struct pp_nccl_plan *plan, struct pp_nccl_line *lines,
-                        const struct pp_transport_ops *below, struct pp_endpoint *endpoint, struct pp_status *status);
+                        const struct pp_transport_ops *below, struct pp_endpoint *endpoint, bool fine,
+                        struct pp_status *status);
 
 /* Run every (line, operation, count, dtype) of the program once, with this memory of the device, whose contents are of
  * no use; NULL: with some that is allocated for the time. What NCCL allocates at first use it has then. All ranks

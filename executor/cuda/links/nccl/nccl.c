@@ -275,9 +275,9 @@ static bool bind(struct pp_endpoint *endpoint, struct pp_device *device, struct 
 	endpoint->cuda = pp_cuda_of(device);
 	if (endpoint->order.implicit)
 		setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 1);
-	return open_lines(endpoint, status) && make_streams(endpoint, status) &&
-	       pp_nccl_world_make(&endpoint->world, &endpoint->plan, endpoint->lines, endpoint->start.below,
-	                          endpoint->start.endpoint, status) &&
+	bool ready = open_lines(endpoint, status) && make_streams(endpoint, status);
+	return pp_nccl_world_make(&endpoint->world, &endpoint->plan, endpoint->lines, endpoint->start.below,
+	                          endpoint->start.endpoint, ready, status) &&
 	       /* Nothing is in the arena yet. */
 	       pp_nccl_world_warm(&endpoint->world, &endpoint->plan, endpoint->lines, pp_cuda_arena(device),
 	                          device->rank->arena_bytes, status) &&
