@@ -218,8 +218,8 @@ int pp_rank_run(struct pp_rank_process *process, const struct pp_program *progra
 	ok = pp_run_rank(&run, &status);
 	if (run.lost)
 		_exit(PP_EXIT_RUN);
+	take_down(&stack); /* what NCCL still runs uses the device's memory, whose freeing would wait for it */
 	pp_run_rank_free(&run);
-	take_down(&stack);
 	return end(process, ok, &status);
 }
 

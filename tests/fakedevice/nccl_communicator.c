@@ -3,6 +3,7 @@
 #include "nccl_communicator.h"
 #include "board.h"
 #include "fake.h"
+#include "memory.h"
 #include "runtime.h"
 #include "watchdog.h"
 
@@ -305,6 +306,14 @@ static void drain(struct pp_fake_host *host, struct ncclComm *communicator, cons
 	pp_fake_record_drop(last);
 }
 
+/* Operations that hang would have the freeing wait for them, and what NCCL knows of the memory would be wrong. */
+static void check_memory(const struct ncclComm *communicator)
+{
+	if (communicator->moved && pp_fake_memory_kind(communicator->moved) == PP_FAKE_PAGEABLE)
+		pp_fake_fault("communicator %s of rank %u is ended after memory that it moves was freed", communicator->label,
+		              communicator->rank);
+}
+
 ncclResult_t ncclCommFinalize(ncclComm_t communicator)
 {
 	struct pp_fake_host *host = pp_fake_enter("ncclCommFinalize");
@@ -317,6 +326,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t communicator)
 {
 	struct pp_fake_host *host = pp_fake_enter("ncclCommDestroy");
 	drain(host, communicator, "ncclCommDestroy");
+	check_memory(communicator);
 	forget(communicator);
 	pp_fake_unlock();
 	return ncclSuccess;
@@ -326,6 +336,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t communicator)
 ncclResult_t ncclCommAbort(ncclComm_t communicator)
 {
 	struct pp_fake_host *host = pp_fake_enter("ncclCommAbort");
+	check_memory(communicator);
 	atomic_store(&communicator->aborted, true);
 	while (atomic_load(&communicator->state) == ncclInProgress) /* it is still being made */
 		pp_fake_host_pause();

@@ -24,6 +24,7 @@ struct ncclComm {
 	_Atomic int state; /* ncclResult_t: what ncclCommGetAsyncError says */
 	uint64_t splits, barriers;
 	struct pp_fake_record *last; /* of its operations, which are one chain */
+	const void *moved;           /* what the last one reads or writes */
 	bool connected_to[PP_FAKE_RANKS_MOST], connected_from[PP_FAKE_RANKS_MOST];
 	uint64_t mails_read[PP_FAKE_RANKS_MOST][2];
 	struct pp_fake_known *known;

@@ -125,9 +125,10 @@ const struct pp_fake_operation_kind pp_fake_nccl_kind = {.step = step_operation,
 
 static void add_touches(struct pp_fake_nccl_operation *operation)
 {
-	const struct ncclComm *communicator = operation->communicator;
+	struct ncclComm *communicator = operation->communicator;
 	for (uint32_t i = 0; i < operation->task_count; i++) {
 		const struct pp_fake_task *task = &operation->tasks[i];
+		communicator->moved = task->kind == PP_FAKE_RECEIVE ? task->to : task->from;
 		uint64_t bytes = task->count * pp_fake_nccl_bytes(task->type), ranks = communicator->ranks;
 		uint64_t read = task->kind == PP_FAKE_REDUCE_SCATTER ? bytes * ranks : bytes;
 		uint64_t written = task->kind == PP_FAKE_ALL_GATHER ? bytes * ranks : bytes;
