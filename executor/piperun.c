@@ -272,6 +272,8 @@ static int run(struct pp_arena *arena, int argc, char **argv)
 		pp_fail(&status, PP_EXIT_USAGE, "--transport=nccl connects GPUs: it does not go with --device=cpu");
 		return usage_error(&status);
 	}
+	/* As many streams as can be that go on by themselves: NCCL's each have their own. */
+	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 	/* A kernel that is loaded at its first use could wait for NCCL's that wait for it. Graphs have used all before. */
 	if (values.graph == PP_GRAPH_OFF)
 		setenv("CUDA_MODULE_LOADING", "EAGER", 0);

@@ -120,12 +120,37 @@ static void drivers_decide(void **state)
 	}
 }
 
+/* A rank in the middle has four channels, each a stream of its own, and one of compute. */
+static void streams_have_connections(void **state)
+{
+	(void)state;
+	struct pp_arena *arena = pp_arena_create(NULL);
+	struct pp_program program = *pp_collective_program(arena, &(struct pp_collective_grid){3, 1, 1, 0}, 3, 0);
+	program.group_count = 0;
+	program.stamp.layouts = OF_ALL;
+	const uint32_t bodies = pp_nccl_plan_seat(&program, program.channel_count, (struct pp_coord){0}).members != 0;
+	assert_int_equal(pp_nccl_order_streams(&program, PP_LAYOUT_CHANNEL), 5 + bodies);
+	assert_int_equal(pp_nccl_order_streams(&program, PP_LAYOUT_PAIR), 3 + bodies);
+	assert_int_equal(pp_nccl_order_streams(&program, PP_LAYOUT_RANK), 2 + bodies);
+	assert_int_equal(pp_nccl_order_narrow(&program, PP_LAYOUT_CHANNEL, 5 + bodies), PP_LAYOUT_CHANNEL);
+	assert_int_equal(pp_nccl_order_narrow(&program, PP_LAYOUT_CHANNEL, 4 + bodies), PP_LAYOUT_DIRECTION);
+	assert_int_equal(pp_nccl_order_narrow(&program, PP_LAYOUT_CHANNEL, 2 + bodies), PP_LAYOUT_RANK);
+	/* None is narrow enough, or proven. */
+	assert_int_equal(pp_nccl_order_narrow(&program, PP_LAYOUT_PAIR, 1), PP_LAYOUT_PAIR);
+	program.stamp.layouts = OF_CHANNEL | 1 << PP_LAYOUT_RANK;
+	assert_int_equal(pp_nccl_order_narrow(&program, PP_LAYOUT_CHANNEL, 4 + bodies), PP_LAYOUT_RANK);
+	program.stamp.layouts = OF_CHANNEL;
+	assert_int_equal(pp_nccl_order_narrow(&program, PP_LAYOUT_CHANNEL, 4 + bodies), PP_LAYOUT_CHANNEL);
+	pp_arena_destroy(arena);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(members_meet),
 	    cmocka_unit_test(rounds_do_not_grow_with_ranks),
 	    cmocka_unit_test(drivers_decide),
+	    cmocka_unit_test(streams_have_connections),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

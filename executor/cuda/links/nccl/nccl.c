@@ -199,16 +199,6 @@ static enum pp_progress test_exchange(struct pp_endpoint *endpoint)
 
 /* ---- streams --------------------------------------------------------------------------------- */
 
-/* The queue in which a rank's posts on a line stand, PP_NULL: that of bodies. */
-static uint32_t queue_of(const struct pp_queues *queues, const struct pp_nccl_line *line, struct pp_coord coord)
-{
-	const struct pp_program *program = queues->program;
-	if (line->index < program->channel_count)
-		return queues->channel[line->seat.position][line->index];
-	uint32_t group = line->index - program->channel_count;
-	return group < program->group_count ? pp_queues_collective(queues, group, coord.pp) : PP_NULL;
-}
-
 /* One stream per queue: in it posts wait for each other. */
 static bool make_streams(struct pp_endpoint *endpoint, struct pp_status *status)
 {
@@ -221,7 +211,7 @@ static bool make_streams(struct pp_endpoint *endpoint, struct pp_status *status)
 		struct pp_nccl_line *line = &endpoint->lines[i];
 		if (line->seat.members == 0)
 			continue;
-		uint32_t queue = queue_of(&queues, line, endpoint->coord);
+		uint32_t queue = pp_nccl_order_queue(&queues, i, line->seat.position, endpoint->coord.pp);
 		cudaStream_t *stream = &endpoint->streams[queue == PP_NULL ? queues.count : queue];
 		ok = *stream || pp_cuda_ok(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking), "making a stream", status);
 		line->stream = *stream;
@@ -297,6 +287,33 @@ static void share_gpus(const struct pp_link_start *start)
 		fprintf(stderr, "piperun: ranks share GPUs: NCCL connects them by sockets (NCCL_HOSTID)\n");
 }
 
+/* The layout that the streams of every rank have connections to their GPUs for. */
+static enum pp_layout choose_layout(const struct pp_link_start *start)
+{
+	enum { UNSAID = 8, MOST = 32 }; /* CUDA's */
+	const char *said = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+	unsigned long number = said ? strtoul(said, NULL, 10) : UNSAID;
+	uint32_t connections = number < 1 ? 1 : number < MOST ? (uint32_t)number : MOST;
+	enum pp_layout layout = pp_nccl_order_narrow(start->program, start->queues, connections);
+	uint32_t streams = pp_nccl_order_streams(start->program, layout);
+	if (start->world != 0 || start->quiet)
+		return layout;
+	if (streams > connections)
+		fprintf(
+		    stderr,
+		    "piperun: warning: %" PRIu32 " streams of a rank share %" PRIu32
+		    " connections to its GPU (CUDA_DEVICE_MAX_CONNECTIONS): they may wait for each other where the proof "
+		    "knows nothing of it; set it to up to %d, or build the program with --lowering=end, which is proven for "
+		    "fewer queues\n",
+		    streams, connections, MOST);
+	else if (layout != start->queues)
+		fprintf(stderr,
+		        "piperun: queues per %s, since those per %s are more than the %" PRIu32
+		        " connections to a GPU (CUDA_DEVICE_MAX_CONNECTIONS)\n",
+		        pp_layout_name[layout], pp_layout_name[start->queues], connections);
+	return layout;
+}
+
 static struct pp_endpoint *open_link(const struct pp_link_start *start, struct pp_status *status)
 {
 	int driver = 0, version = 0;
@@ -312,7 +329,7 @@ static struct pp_endpoint *open_link(const struct pp_link_start *start, struct p
 	cudaDriverGetVersion(&driver);
 	ncclGetVersion(&version);
 	share_gpus(start);
-	if (!pp_nccl_order_decide(start->program, start->queues, driver, getenv("NCCL_LAUNCH_ORDER_IMPLICIT"),
+	if (!pp_nccl_order_decide(start->program, choose_layout(start), driver, getenv("NCCL_LAUNCH_ORDER_IMPLICIT"),
 	                          &endpoint->order, status)) {
 		free(endpoint);
 		return NULL;

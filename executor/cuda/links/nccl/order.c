@@ -1,6 +1,8 @@
 /* The rule of launch order. Requires: a verified program. */
 #include "order.h"
 
+#include "plan.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -16,6 +18,47 @@ static bool is_proven(const struct pp_program *program, enum pp_layout layout)
 static enum pp_layout serial(const struct pp_program *program)
 {
 	return program->tp > 1 ? PP_LAYOUT_BLOCKING : PP_LAYOUT_RANK;
+}
+
+uint32_t pp_nccl_order_queue(const struct pp_queues *queues, uint32_t line, uint32_t position, uint32_t rank)
+{
+	const struct pp_program *program = queues->program;
+	if (line < program->channel_count)
+		return queues->channel[position][line];
+	uint32_t group = line - program->channel_count;
+	return group < program->group_count ? pp_queues_collective(queues, group, rank) : PP_NULL;
+}
+
+uint32_t pp_nccl_order_streams(const struct pp_program *program, enum pp_layout layout)
+{
+	struct pp_arena *arena = pp_arena_create(NULL);
+	struct pp_queues queues = pp_queues_assign(arena, program, layout);
+	uint32_t *seen = PP_NEW_ARRAY(arena, uint32_t, (size_t)queues.count + 1); /* by the rank with this number + 1 */
+	uint32_t lines = program->channel_count + program->group_count + 1, most = 0;
+	for (uint32_t rank = 0; rank < program->ranks; rank++) {
+		uint32_t streams = 1;
+		for (uint32_t line = 0; line < lines; line++) {
+			struct pp_nccl_seat seat = pp_nccl_plan_seat(program, line, (struct pp_coord){.pp = rank});
+			if (seat.members == 0)
+				continue;
+			uint32_t queue = pp_nccl_order_queue(&queues, line, seat.position, rank);
+			uint32_t *mark = &seen[queue == PP_NULL ? queues.count : queue];
+			streams += *mark != rank + 1;
+			*mark = rank + 1;
+		}
+		most = streams > most ? streams : most;
+	}
+	pp_arena_destroy(arena);
+	return most;
+}
+
+enum pp_layout pp_nccl_order_narrow(const struct pp_program *program, enum pp_layout asked, uint32_t connections)
+{
+	for (unsigned layout = asked; layout < PP_LAYOUT_COUNT; layout++)
+		if ((layout == asked || is_proven(program, (enum pp_layout)layout)) &&
+		    pp_nccl_order_streams(program, (enum pp_layout)layout) <= connections)
+			return (enum pp_layout)layout;
+	return asked;
 }
 
 bool pp_nccl_order_decide(const struct pp_program *program, enum pp_layout asked, int driver, const char *environment,

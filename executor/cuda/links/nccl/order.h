@@ -5,7 +5,7 @@
 #ifndef PP_NCCL_ORDER_H
 #define PP_NCCL_ORDER_H
 
-#include "ir/program.h"
+#include "ir/queues.h"
 #include "ir/status.h"
 
 enum { PP_NCCL_ORDER_TEXT = 240 };
@@ -15,6 +15,18 @@ struct pp_nccl_order {
 	enum pp_layout layout;         /* that posts stand in, in effect */
 	char text[PP_NCCL_ORDER_TEXT]; /* what was decided, for people */
 };
+
+/* The queue in which posts on a line stand (plan.h: channels, then groups, then that of bodies) at its `position`-th
+ * member, which is pipeline rank `rank`; PP_NULL: that of bodies. */
+uint32_t pp_nccl_order_queue(const struct pp_queues *queues, uint32_t line, uint32_t position, uint32_t rank);
+
+/* CUDA streams of the rank that has most: one for each queue, that of bodies, that of compute. */
+uint32_t pp_nccl_order_streams(const struct pp_program *program, enum pp_layout layout);
+
+/* Streams that share a connection to the GPU (CUDA_DEVICE_MAX_CONNECTIONS) wait for each other where no proof knows of
+ * it. So: the layout that was asked for, or if it has more streams than that the next narrower one that the program is
+ * proven for and that has not. The asked one if there is none. */
+enum pp_layout pp_nccl_order_narrow(const struct pp_program *program, enum pp_layout asked, uint32_t connections);
 
 /* `driver`: as cudaDriverGetVersion has it; `environment`: the variable as the user set it, or NULL; `asked`: of
  * --queues. False: the image is not proven for what this would give. */
