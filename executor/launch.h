@@ -15,6 +15,7 @@ struct pp_launch {
 	struct pp_transport_options transport;
 	enum pp_layout queues; /* of posts */
 	enum pp_link_choice link;
+	struct pp_link_environment environment;
 	bool through_host; /* payloads of devices always go through the host's memory */
 	struct pp_run_options run;
 	struct pp_limits asked;  /* by the command line; 0: not */

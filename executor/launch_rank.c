@@ -157,6 +157,7 @@ static bool add_link(struct pp_rank_process *process, const struct pp_program *p
 	                                    .options = process->launch->transport,
 	                                    .queues = process->launch->queues,
 	                                    .through_host = process->launch->through_host,
+	                                    .environment = &process->launch->environment,
 	                                    .quiet = process->launch->run.quiet};
 	if (!stack->link)
 		return true;

@@ -3,10 +3,22 @@
 #ifndef PP_LINK_H
 #define PP_LINK_H
 
+#include "late_environment.h"
 #include "transport.h"
 
 /* Tells a device from all others, on whatever machine. */
 enum { PP_DEVICE_ID = 16 };
+
+/* What NCCL reads of the environment and a link may set when threads run. */
+struct pp_link_environment {
+	struct pp_late_variable host, order; /* NCCL_HOSTID, NCCL_LAUNCH_ORDER_IMPLICIT */
+};
+
+static inline struct pp_link_environment pp_link_environment_take(void)
+{
+	return (struct pp_link_environment){.host = pp_late_variable_take("NCCL_HOSTID", 32),
+	                                    .order = pp_late_variable_take("NCCL_LAUNCH_ORDER_IMPLICIT", 2)};
+}
 
 struct pp_link_start {
 	const struct pp_program *program;
@@ -17,7 +29,8 @@ struct pp_link_start {
 	struct pp_transport_options options;
 	enum pp_layout queues;
 	bool through_host; /* never give addresses of the device to `below` */
-	bool quiet;        /* say nothing of choices that the link makes */
+	const struct pp_link_environment *environment;
+	bool quiet; /* say nothing of choices that the link makes */
 };
 
 struct pp_link {

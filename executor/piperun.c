@@ -291,6 +291,7 @@ static int run(struct pp_arena *arena, int argc, char **argv)
 	                  .check_identity = values.check_identity},
 	    .queues = (enum pp_layout)values.queues,
 	    .link = link_of(&values),
+	    .environment = pp_link_environment_take(),
 	    .through_host = values.staged,
 	    .run = {.steps = values.steps,
 	            .data_path = values.data,

@@ -263,8 +263,6 @@ static bool say_growth(const struct pp_endpoint *endpoint)
 static bool bind(struct pp_endpoint *endpoint, struct pp_device *device, struct pp_status *status)
 {
 	endpoint->cuda = pp_cuda_of(device);
-	if (endpoint->order.implicit)
-		setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 1);
 	bool ready = open_lines(endpoint, status) && make_streams(endpoint, status);
 	return pp_nccl_world_make(&endpoint->world, &endpoint->plan, endpoint->lines, endpoint->start.below,
 	                          endpoint->start.endpoint, ready, status) &&
@@ -282,7 +280,7 @@ static void share_gpus(const struct pp_link_start *start)
 	if (!start->shared || getenv("NCCL_HOSTID"))
 		return;
 	snprintf(host, sizeof host, "rank-%" PRIu32, start->world);
-	setenv("NCCL_HOSTID", host, 1);
+	pp_late_variable_set(&start->environment->host, host);
 	if (start->world == 0 && !start->quiet)
 		fprintf(stderr, "piperun: ranks share GPUs: NCCL connects them by sockets (NCCL_HOSTID)\n");
 }
@@ -317,6 +315,7 @@ static enum pp_layout choose_layout(const struct pp_link_start *start)
 static struct pp_endpoint *open_link(const struct pp_link_start *start, struct pp_status *status)
 {
 	int driver = 0, version = 0;
+	const char *said = getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
 	struct pp_endpoint *endpoint = calloc(1, sizeof *endpoint);
 	if (!endpoint) {
 		pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory");
@@ -329,11 +328,12 @@ static struct pp_endpoint *open_link(const struct pp_link_start *start, struct p
 	cudaDriverGetVersion(&driver);
 	ncclGetVersion(&version);
 	share_gpus(start);
-	if (!pp_nccl_order_decide(start->program, choose_layout(start), driver, getenv("NCCL_LAUNCH_ORDER_IMPLICIT"),
-	                          &endpoint->order, status)) {
+	if (!pp_nccl_order_decide(start->program, choose_layout(start), driver, said, &endpoint->order, status)) {
 		free(endpoint);
 		return NULL;
 	}
+	if (endpoint->order.implicit && !said)
+		pp_late_variable_set(&start->environment->order, "1");
 	if (start->world == 0 && !start->quiet)
 		printf("NCCL %d.%d.%d, %s\n", version / 10000, version % 10000 / 100, version % 100, endpoint->order.text);
 	return endpoint;
