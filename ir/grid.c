@@ -103,6 +103,16 @@ uint32_t pp_grid_position(const struct pp_group *group, struct pp_coord coord)
 
 /* ---- shards ---------------------------------------------------------------------------------- */
 
+uint32_t pp_grid_of_bodies(const struct pp_program *program)
+{
+	uint32_t found = PP_NULL;
+	for (uint32_t g = 0; g < program->group_count; g++)
+		if (program->groups[g].axis == PP_AXIS_TP &&
+		    (found == PP_NULL || program->groups[g].ctas > program->groups[found].ctas))
+			found = g;
+	return found;
+}
+
 struct pp_box pp_tensor_box(const struct pp_program *program, uint32_t tensor, uint32_t tp)
 {
 	const struct pp_tensor *whole = &program->tensors[tensor];

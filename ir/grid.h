@@ -50,6 +50,10 @@ uint32_t pp_grid_member(const struct pp_program *program, const struct pp_group 
 /* Position of a coordinate in its group, PP_NULL if it is no member. */
 uint32_t pp_grid_position(const struct pp_group *group, struct pp_coord coord);
 
+/* Collectives of bodies run on a communicator of their own over tp. The group that says its thread blocks: of those
+ * along tp the one with most. PP_NULL: there is none. */
+uint32_t pp_grid_of_bodies(const struct pp_program *program);
+
 /* The part of a tensor that a tp coordinate holds: a rectangle of the whole, stored row-major. */
 struct pp_box {
 	uint32_t row, rows, column, columns;

@@ -7,9 +7,11 @@
  *
  * requires: pp_prove_posts.
  * ensures:  on ranks with `post_sms`, the sum of `ctas` over the communicators (channels, groups) on which posts are
- *           outstanding is never larger; a body's collectives are one more communicator while it runs. Linear. */
+ *           outstanding is never larger; a body's collectives are one more communicator while it runs, also where the
+ *           stream posts on a group of the same members. Linear. */
 #include "state.h"
 
+#include "ir/grid.h"
 #include "ir/lifetime.h"
 #include "ir/verify.h"
 
@@ -21,7 +23,7 @@ struct walk {
 	uint32_t rank;
 	uint32_t *posts;        /* outstanding by communicator: channels, then groups */
 	uint64_t ctas;          /* of all that have some */
-	uint32_t tensor;        /* the communicator of collectives in bodies, PP_NULL: none */
+	uint32_t tensor;        /* the group that says `ctas` for collectives in bodies, PP_NULL: none */
 	const bool *collective; /* [bodies]: it posts such */
 };
 
@@ -38,15 +40,6 @@ static uint32_t communicator_of(const struct walk *w, const struct pp_comm_event
 	if (event->element < proof->message_count)
 		return proof->message_channel[event->element];
 	return proof->program->channel_count + proof->joints[event->element - proof->message_count].group;
-}
-
-/* A group along tp: all have the same members, those of the collectives in bodies. */
-static uint32_t find_tensor(const struct pp_program *program)
-{
-	for (uint32_t g = 0; g < program->group_count; g++)
-		if (program->groups[g].axis == PP_AXIS_TP)
-			return program->channel_count + g;
-	return PP_NULL;
 }
 
 /* Bodies that post collectives. */
@@ -70,13 +63,18 @@ static bool body_posts(const struct walk *w, const struct pp_instr *instr)
 	                                              [PP_OP_BWDI] = PP_PHASE_I,
 	                                              [PP_OP_BWDW] = PP_PHASE_W};
 	const struct pp_program *program = w->proof->program;
-	if (w->tensor == PP_NULL || !pp_is_compute(instr))
+	if (program->tp < 2 || !pp_is_compute(instr)) /* a group of one posts nothing */
 		return false;
 	uint32_t body = program->stages[instr->stage].body[phase_of[instr->op]];
 	return body != PP_NULL && w->collective[body];
 }
 
-/* "c0 4, c2 4, g1 (tp) 16" */
+static uint64_t ctas_of_bodies(const struct walk *w)
+{
+	return w->tensor == PP_NULL ? 0 : w->proof->program->groups[w->tensor].ctas;
+}
+
+/* "c0 4, c2 4, g1 (tp) 16, bodies 16" */
 static const char *list(const struct walk *w, bool in_body)
 {
 	enum { MOST = 12 };
@@ -84,7 +82,7 @@ static const char *list(const struct walk *w, bool in_body)
 	const char *text = "";
 	uint32_t shown = 0;
 	for (uint32_t k = 0; k < program->channel_count + program->group_count; k++) {
-		if (!w->posts[k] && !(in_body && k == w->tensor))
+		if (!w->posts[k])
 			continue;
 		if (++shown > MOST)
 			return pp_arena_printf(w->proof->arena, "%s, …", text);
@@ -96,13 +94,15 @@ static const char *list(const struct walk *w, bool in_body)
 			                       k - program->channel_count,
 			                       pp_axis_name[program->groups[k - program->channel_count].axis], ctas_of(w, k));
 	}
+	if (in_body)
+		text = pp_arena_printf(w->proof->arena, "%s%sbodies %" PRIu64, text, *text ? ", " : "", ctas_of_bodies(w));
 	return text;
 }
 
 static bool fits(struct walk *w, uint32_t at, bool in_body)
 {
 	uint32_t most = w->proof->program->rank[w->rank].post_sms;
-	uint64_t ctas = w->ctas + (in_body && !w->posts[w->tensor] ? ctas_of(w, w->tensor) : 0);
+	uint64_t ctas = w->ctas + (in_body ? ctas_of_bodies(w) : 0);
 	if (ctas <= most)
 		return true;
 	struct pp_message *message = pp_proof_error(
@@ -128,12 +128,24 @@ static bool limited(struct walk *w, uint32_t at, uint32_t communicator)
 	return false;
 }
 
+static bool body_limited(struct walk *w, uint32_t at)
+{
+	if (ctas_of_bodies(w))
+		return true;
+	struct pp_message *message =
+	    pp_proof_error(w->proof, "V11", w->rank, at,
+	                   "runs a body with collectives over tp, and no group along tp says `ctas`: they may take any "
+	                   "number of thread blocks");
+	pp_help(message, "say `ctas` on a group along tp, or leave out the device's `post_sms`");
+	return false;
+}
+
 /* False: reported. */
 static bool step(struct walk *w, uint32_t at, const struct pp_comm_event *event)
 {
 	if (!event) {
 		bool in_body = body_posts(w, pp_proof_instr(w->proof, w->rank, at));
-		return !in_body || (limited(w, at, w->tensor) && fits(w, at, true));
+		return !in_body || (body_limited(w, at) && fits(w, at, true));
 	}
 	uint32_t communicator = communicator_of(w, event);
 	if (event->wait) {
@@ -170,7 +182,7 @@ bool pp_prove_residency(struct pp_proof *proof)
 			collective = find_collective(proof);
 		}
 		struct walk w = {
-		    .proof = proof, .rank = r, .posts = posts, .tensor = find_tensor(program), .collective = collective};
+		    .proof = proof, .rank = r, .posts = posts, .tensor = pp_grid_of_bodies(program), .collective = collective};
 		if (!prove_rank(&w)) /* all posts of a rank are waited for, so the next one begins with none */
 			return false;
 	}

@@ -78,6 +78,23 @@ static void rounds_do_not_grow_with_ranks(void **state)
 	}
 }
 
+/* What V11 counted for the collectives of bodies is what their communicator gets. */
+static void bodies_have_the_thread_blocks_proven(void **state)
+{
+	(void)state;
+	struct pp_group groups[] = {{.axis = PP_AXIS_DP, .ctas = 16},
+	                            {.axis = PP_AXIS_TP, .ctas = 2},
+	                            {.axis = PP_AXIS_TP, .ctas = 8},
+	                            {.axis = PP_AXIS_TP, .ctas = 4}};
+	struct pp_program program = {.ranks = 1, .tp = 2, .dp = 2, .groups = groups, .group_count = 4};
+	for (uint32_t g = 0; g < 4; g++)
+		assert_int_equal(pp_nccl_plan_ctas(&program, g), groups[g].ctas);
+	assert_int_equal(pp_grid_of_bodies(&program), 2);
+	assert_int_equal(pp_nccl_plan_ctas(&program, 4), 8);
+	program.group_count = 1;
+	assert_int_equal(pp_nccl_plan_ctas(&program, 1), 0);
+}
+
 /* ---- launch order ---------------------------------------------------------------------------- */
 
 enum { OF_CHANNEL = 1 << PP_LAYOUT_CHANNEL, OF_ALL = (1 << PP_LAYOUT_COUNT) - 1 };
@@ -149,6 +166,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(members_meet),
 	    cmocka_unit_test(rounds_do_not_grow_with_ranks),
+	    cmocka_unit_test(bodies_have_the_thread_blocks_proven),
 	    cmocka_unit_test(drivers_decide),
 	    cmocka_unit_test(streams_have_connections),
 	};

@@ -143,13 +143,10 @@ uint32_t pp_nccl_plan_ctas(const struct pp_program *program, uint32_t index)
 {
 	if (is_channel(program, index))
 		return program->channels[index].ctas;
-	const struct pp_group *group = pp_nccl_plan_group(program, index);
-	uint32_t ctas = group->ctas;
-	/* Bodies have no group of their own in the image: theirs is as those of the tp axis. */
-	for (uint32_t i = 0; index == program->channel_count + program->group_count && i < program->group_count; i++)
-		if (program->groups[i].axis == PP_AXIS_TP && program->groups[i].ctas > ctas)
-			ctas = program->groups[i].ctas;
-	return ctas;
+	uint32_t group = index - program->channel_count;
+	if (group == program->group_count)
+		group = pp_grid_of_bodies(program);
+	return group == PP_NULL ? 0 : program->groups[group].ctas;
 }
 
 const char *pp_nccl_plan_name(const struct pp_program *program, uint32_t index, char name[PP_NCCL_NAME])
