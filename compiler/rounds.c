@@ -8,6 +8,7 @@
 #include "ir/capped.h"
 #include "ir/figures.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -108,8 +109,10 @@ bool pp_rounds_again(struct pp_unit *unit, enum pp_pass *from)
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
+/* requires: `least` is over the limit. */
 static void report_over(const struct pp_unit *unit, const struct pp_lean *least)
 {
+	assert(least->needed > limit_of(unit));
 	const struct pp_spec *spec = &unit->resolved.spec;
 	struct pp_arena *arena = unit->arena;
 	uint64_t limit = limit_of(unit), over = least->needed - limit;
@@ -147,7 +150,8 @@ bool pp_rounds_within(struct pp_unit *unit)
 		return true;
 	struct pp_lean least = {
 	    .needed = rank->arena_bytes, .fixed = rank->static_bytes, .rank = (uint32_t)(rank - program->rank)};
-	if (unit->lean && unit->lean->needed && unit->lean->needed < least.needed)
+	/* one that fits is not what was refused: the plan at hand is */
+	if (unit->lean && unit->lean->needed > limit_of(unit) && unit->lean->needed < least.needed)
 		least = *unit->lean;
 	report_over(unit, &least);
 	return false;
