@@ -174,13 +174,21 @@ static cudaError_t leave_streams(struct pp_fake_host *host, struct CUstream_st *
 	return error;
 }
 
+/* Was it made by this split: "ROUND.COLOUR", as labels end? "": whatever made it. */
+static bool made_by(const struct ncclComm *communicator, const char *split)
+{
+	const char *last = strrchr(communicator->label, '/');
+	return !*split || (last && strcmp(last + 1, split) == 0);
+}
+
 /* PP_FAKE_ASYNC_ERROR: the communicators of that rank break after that many operations. */
 static bool breaks(struct ncclComm *communicator)
 {
 	unsigned rank, after;
+	char split[32] = "";
 	const char *plan = pp_fake_settings()->async_error;
-	return plan && sscanf(plan, "%u:%u", &rank, &after) == 2 && rank == communicator->rank &&
-	       ++communicator->operations > after;
+	return plan && sscanf(plan, "%u:%u:%31s", &rank, &after, split) >= 2 && rank == communicator->rank &&
+	       made_by(communicator, split) && ++communicator->operations > after;
 }
 
 static ncclResult_t submit(struct pp_fake_host *host, struct part *part)

@@ -22,7 +22,7 @@ struct pp_fake_settings {
 	bool stop;               /* PP_FAKE_STOP: end with the first report */
 	bool watchdog;           /* PP_FAKE_WATCHDOG */
 	const char *plant;       /* PP_FAKE_PLANT: plant.h, or NULL */
-	const char *async_error; /* PP_FAKE_ASYNC_ERROR: RANK:OPERATIONS, or NULL */
+	const char *async_error; /* PP_FAKE_ASYNC_ERROR: RANK:OPERATIONS[:SPLIT], or NULL */
 };
 
 const struct pp_fake_settings *pp_fake_settings(void);
