@@ -25,36 +25,46 @@ static int by_size(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+/* Events around a batch. */
+struct watch {
+	cudaEvent_t start, end;
+};
+
 /* Seconds of `runs` runs one after the other. */
-static double batch(int runs, void (*work)(void *), void *argument)
+static double batch(const struct watch *watch, int runs, void (*work)(void *), void *argument)
 {
-	static cudaEvent_t start, end;
-	if (!start) {
-		gpu_must(cudaEventCreate(&start), "making an event");
-		gpu_must(cudaEventCreate(&end), "making an event");
-	}
-	gpu_must(cudaEventRecord(start, gpu_stream()), "recording an event");
+	gpu_must(cudaEventRecord(watch->start, gpu_stream()), "recording an event");
 	for (int i = 0; i < runs; i++)
 		work(argument);
-	gpu_must(cudaEventRecord(end, gpu_stream()), "recording an event");
+	gpu_must(cudaEventRecord(watch->end, gpu_stream()), "recording an event");
 	gpu_finish();
 	float milliseconds = 0;
-	gpu_must(cudaEventElapsedTime(&milliseconds, start, end), "reading a time");
+	gpu_must(cudaEventElapsedTime(&milliseconds, watch->start, watch->end), "reading a time");
 	return milliseconds * 1e-3;
+}
+
+/* The median of batches that are long enough to be told from the launches. */
+static double median(const struct watch *watch, void (*work)(void *), void *argument)
+{
+	batch(watch, WARM_RUNS, work, argument);
+	double once = batch(watch, 1, work, argument), times[BATCHES];
+	int runs = once > 0 ? (int)(10e-3 / once) + 1 : 1;
+	runs = runs < MOST_RUNS ? runs : MOST_RUNS;
+	for (int i = 0; i < BATCHES; i++)
+		times[i] = batch(watch, runs, work, argument) / runs;
+	qsort(times, BATCHES, sizeof *times, by_size);
+	return times[BATCHES / 2];
 }
 
 double gpu_seconds(bool rehearsal, void (*work)(void *), void *argument)
 {
-	if (rehearsal)
-		return batch(1, work, argument);
-	batch(WARM_RUNS, work, argument);
-	double once = batch(1, work, argument), times[BATCHES];
-	int runs = once > 0 ? (int)(10e-3 / once) + 1 : 1;
-	runs = runs < MOST_RUNS ? runs : MOST_RUNS;
-	for (int i = 0; i < BATCHES; i++)
-		times[i] = batch(runs, work, argument) / runs;
-	qsort(times, BATCHES, sizeof *times, by_size);
-	return times[BATCHES / 2];
+	struct watch watch;
+	gpu_must(cudaEventCreate(&watch.start), "making an event");
+	gpu_must(cudaEventCreate(&watch.end), "making an event");
+	double seconds = rehearsal ? batch(&watch, 1, work, argument) : median(&watch, work, argument);
+	gpu_must(cudaEventDestroy(watch.start), "freeing an event");
+	gpu_must(cudaEventDestroy(watch.end), "freeing an event");
+	return seconds;
 }
 
 struct copy {

@@ -142,6 +142,7 @@ struct world {
 	struct pp_loop *loop;   /* or NULL */
 	struct pp_local *local; /* or NULL */
 	struct gpu **gpus;
+	struct pp_transport_ops aware; /* the loop's, as a transport that takes addresses of devices */
 };
 
 static struct world *open_world(const struct pp_program *program, const struct pp_transport_options *options)
@@ -247,18 +248,18 @@ static void enter_staged_local(void *world, uint32_t rank, struct pp_test_seat *
 	enter_link(world, rank, seat, &pp_link_staged, &pp_transport_local);
 }
 
-static struct pp_transport_ops aware; /* set before there are threads */
-
 static void *open_direct(const struct pp_program *program, const struct pp_transport_options *options)
 {
-	aware = pp_transport_loop;
-	aware.takes_devices = takes_devices;
-	return open_loop(program, options);
+	struct world *world = open_loop(program, options);
+	world->aware = pp_transport_loop;
+	world->aware.takes_devices = takes_devices;
+	return world;
 }
 
-static void enter_direct(void *world, uint32_t rank, struct pp_test_seat *seat)
+static void enter_direct(void *context, uint32_t rank, struct pp_test_seat *seat)
 {
-	enter_link(world, rank, seat, &pp_link_staged, &aware);
+	struct world *world = context;
+	enter_link(world, rank, seat, &pp_link_staged, &world->aware);
 }
 
 static void leave(struct pp_test_seat *seat)
