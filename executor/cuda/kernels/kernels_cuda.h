@@ -158,9 +158,6 @@ void pp_cuda_adamw(cudaStream_t stream, const struct pp_cuda_rule *rule, size_t 
 void pp_cuda_sgd(cudaStream_t stream, double weight_decay, size_t count, const struct pp_cuda_update *updates,
                  const double *rates, const double *scale);
 
-/* y = x rounded to bf16: weights out of fresh masters. */
-void pp_cuda_round(cudaStream_t stream, size_t count, const float *x, void *y);
-
 #ifdef __cplusplus
 }
 #endif

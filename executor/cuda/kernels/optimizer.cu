@@ -256,25 +256,3 @@ void pp_cuda_sgd(cudaStream_t stream, double weight_decay, size_t count, const s
 	struct pp_cuda_rule rule = {0, 0, 0, weight_decay};
 	update_all<false>(stream, &rule, count, updates, rates, scale);
 }
-
-/* ---- rounding --------------------------------------------------------------------------------- */
-
-__global__ void round_elements(size_t count, const float *x, __nv_bfloat16 *y, bool aligned)
-{
-	size_t number = (size_t)blockIdx.x * BLOCK + threadIdx.x;
-	if (number * 4 >= count)
-		return;
-	bool whole = aligned && number * 4 + 4 <= count;
-	pack<4> values = whole ? load<true>(x, number, count) : load<false>(x, number, count);
-	store_weight(y, number, count, whole, values);
-}
-
-void pp_cuda_round(cudaStream_t stream, size_t count, const float *x, void *y)
-{
-	if (count == 0)
-		return;
-	PP_READS(x, count * sizeof *x);
-	PP_WRITES(y, count * sizeof(__nv_bfloat16));
-	PP_LAUNCH_FREE(round_elements, blocks_of(count, BLOCK * 4), BLOCK, stream, count, x, (__nv_bfloat16 *)y,
-	               on_16_bytes(x) && on_16_bytes(y));
-}

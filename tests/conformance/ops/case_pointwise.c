@@ -102,16 +102,6 @@ static void check_copy(struct ops *ops, const void *shape)
 	ops_expect_equal(ops, "zero", ops->element, count, y, ops_zeros(ops, count));
 }
 
-static void check_round(struct ops *ops, const void *shape)
-{
-	size_t count = *(const size_t *)shape;
-	double *x = ops_values(ops, OPS_F32, count);
-	void *y = ops_room(ops, OPS_BF16, count);
-	pp_cuda_round(ops->stream, count, ops_give(ops, OPS_F32, count, x), y);
-	ops_round(OPS_BF16, count, x);
-	ops_expect_equal(ops, "y", OPS_BF16, count, y, x);
-}
-
 static double seconds(void)
 {
 	struct timespec now;
@@ -140,6 +130,5 @@ void ops_pointwise(struct ops *ops)
 	ops_run(ops, "swiglu_dx", check_swiglu_dx, counts, COUNTS, sizeof *counts, OPS_CLOSE);
 	ops_run(ops, "add", check_add, counts, COUNTS, sizeof *counts, OPS_CLOSE_AND_EXACT);
 	ops_run(ops, "copy, fill", check_copy, counts, COUNTS, sizeof *counts, OPS_CLOSE);
-	ops_run(ops, "round to bf16", check_round, counts, COUNTS, sizeof *counts, OPS_CLOSE);
 	ops_run(ops, "sleep", check_sleep, naps, sizeof naps / sizeof *naps, sizeof *naps, OPS_CLOSE);
 }
