@@ -1,7 +1,8 @@
 /* Posts in queues.
  *
  * Requires: a verified program; the posts of a step are over when the next one begins. Ensures: the first post of each
- * queue, and no other, is with the transport below. */
+ * queue, and no other, is with the transport below. Over one that keeps order on a device, asking whether a post is
+ * over makes the compute stream wait for it: order stays right, overlap with compute is lost. */
 #include "queued.h"
 
 #include "ir/queues.h"
