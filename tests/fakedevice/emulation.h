@@ -116,9 +116,14 @@ void start(const char *name, bool meets, void (*kernel)(Parameters...), dim3 blo
 	check_shared(&grid, reinterpret_cast<const void *>(kernel));
 	using mine = launch<Parameters...>;
 	mine *self = new mine{grid, kernel, std::tuple<Parameters...>(std::forward<Arguments>(arguments)...)};
-	struct pp_fake_kernel given = {
-	    name, {blocks.x, blocks.y, blocks.z}, {threads.x, threads.y, threads.z}, shared_bytes, mine::run, mine::release,
-	    self};
+	struct pp_fake_kernel given = {name,
+	                               reinterpret_cast<const void *>(kernel),
+	                               {blocks.x, blocks.y, blocks.z},
+	                               {threads.x, threads.y, threads.z},
+	                               shared_bytes,
+	                               mine::run,
+	                               mine::release,
+	                               self};
 	(void)pp_fake_launch(stream, &given); /* remembers its error, as a launch does */
 }
 

@@ -23,8 +23,9 @@ const char *pp_fake_report(void);
 /* Forget the reports: the process may end well. For tests that plant a fault and have seen it caught. */
 void pp_fake_forgive(void);
 
-/* From now on it is reported if this thread allocates, frees, makes streams or events, copies without a stream, or
- * uses an NCCL peer or collective for the first time: within a step nothing of the sort may happen. */
+/* From now on it is reported if this thread allocates, frees, makes streams or events, copies without a stream,
+ * launches a kernel that the process has not launched yet, or uses an NCCL peer or collective for the first time:
+ * within a step nothing of the sort may happen. */
 void pp_fake_freeze(void);
 void pp_fake_thaw(void);
 

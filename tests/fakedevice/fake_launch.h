@@ -23,6 +23,7 @@ void pp_fake_writes(const void *start, uint64_t bytes);
  * called when no run can follow any more. `name` must outlive everything. */
 struct pp_fake_kernel {
 	const char *name;
+	const void *code; /* the kernel itself: what CUDA loads at the first launch */
 	uint32_t grid[3], block[3];
 	uint64_t shared_bytes; /* static and dynamic shared memory of a block */
 	void (*run)(void *closure);

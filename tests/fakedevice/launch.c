@@ -68,6 +68,21 @@ static bool possible(const struct pp_fake_kernel *kernel)
 	return grid_fits && block_fits && kernel->shared_bytes <= 227 * 1024;
 }
 
+/* Has the process launched this kernel before? If not, CUDA loads it now. Under the lock of the runtime. */
+static bool loaded(const void *code)
+{
+	enum { MOST = 1024 };
+	static const void *codes[MOST];
+	static uint32_t count;
+	for (uint32_t i = 0; i < count; i++)
+		if (codes[i] == code)
+			return true;
+	if (count == MOST)
+		pp_fake_die("a process launches more than %d kernels", MOST);
+	codes[count++] = code;
+	return false;
+}
+
 static cudaError_t launch(struct pp_fake_host *host, struct CUstream_st *stream, const struct pp_fake_kernel *kernel)
 {
 	if (!possible(kernel)) {
@@ -82,6 +97,8 @@ static cudaError_t launch(struct pp_fake_host *host, struct CUstream_st *stream,
 		              stream->device, host->device);
 		return cudaErrorInvalidResourceHandle;
 	}
+	if (!loaded(kernel->code))
+		pp_fake_frozen("a kernel was launched for the first time");
 	return cudaSuccess;
 }
 

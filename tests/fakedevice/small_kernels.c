@@ -36,8 +36,13 @@ static cudaError_t launch(const char *name, void (*run)(void *), struct argument
 {
 	struct arguments *closure = malloc(sizeof *closure);
 	*closure = given;
-	struct pp_fake_kernel kernel = {
-	    .name = name, .grid = {1, 1, 1}, .block = {32, 1, 1}, .run = run, .release = free, .closure = closure};
+	struct pp_fake_kernel kernel = {.name = name,
+	                                .code = (const void *)(uintptr_t)run,
+	                                .grid = {1, 1, 1},
+	                                .block = {32, 1, 1},
+	                                .run = run,
+	                                .release = free,
+	                                .closure = closure};
 	return pp_fake_launch(stream, &kernel);
 }
 

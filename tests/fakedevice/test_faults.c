@@ -227,6 +227,15 @@ static void allocation_in_a_step(struct scenario_rank *rank)
 	must(cudaFree(memory), "cudaFree");
 }
 
+static void first_launch_in_a_step(struct scenario_rank *rank)
+{
+	if (!rank->faulty)
+		must(small_scale(rank->memory[1], rank->memory[0], 2, COUNT, rank->streams[0]), "small_scale");
+	pp_fake_freeze();
+	must(small_scale(rank->memory[1], rank->memory[0], 2, COUNT, rank->streams[0]), "small_scale");
+	pp_fake_thaw();
+}
+
 static void first_use_in_a_step(struct scenario_rank *rank)
 {
 	if (!rank->faulty)
@@ -265,6 +274,9 @@ static const struct fault alone[] = {
      "no device or pinned memory"},
     {{"beyond the end", beyond_the_end, 1, false, false}, "small_fill writes 20004 bytes", "has only 20000 bytes"},
     {{"allocation in a step", allocation_in_a_step, 1, false, false}, "memory was allocated within a step", ""},
+    {{"first launch in a step", first_launch_in_a_step, 1, false, false},
+     "a kernel was launched for the first time within a step",
+     ""},
 };
 
 static const struct fault together[] = {

@@ -23,17 +23,41 @@ static cudaEvent_t *events_of(const struct pp_lane *lane, uint64_t entry)
 	return &lane->events.items[entry % lane->capacity * (lane->ends + 1)];
 }
 
+/* By any thread: without its GPU chosen, CUDA would start the first one for it. */
 static void close_lane(struct pp_lane *lane)
 {
+	struct pp_status status;
+	pp_cuda_enter(lane->ordinal, &status);
 	pp_cuda_events_free(&lane->events);
 	if (lane->stream)
 		cudaStreamDestroy(lane->stream);
 	free(lane);
 }
 
+/* Kernels are loaded when they first run, which must not happen while others are in flight: each sums one zero. */
+static bool try_sums(const struct pp_lane *lane, struct pp_status *status)
+{
+	static const enum pp_cuda_summand types[] = {PP_CUDA_SUM_F32, PP_CUDA_SUM_F64, PP_CUDA_SUM_BF16};
+	void *zero = NULL;
+	if (!pp_cuda_ok(cudaMalloc(&zero, sizeof(double)), "allocating memory of the GPU", status))
+		return false;
+	const struct pp_cuda_members one = {.from = {zero}, .to = {zero}, .count = 1};
+	cudaError_t cleared = cudaMemsetAsync(zero, 0, sizeof(double), lane->stream);
+	for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+		pp_cuda_sum_whole(lane->stream, types[i], &one, 1);
+		pp_cuda_sum_shares(lane->stream, types[i], &one, 1);
+	}
+	bool ok = pp_cuda_ok(cleared, "clearing memory", status) &&
+	          pp_cuda_ok(cudaGetLastError(), "trying the sums", status) &&
+	          pp_cuda_wait(lane->stream, "trying the sums", status);
+	cudaFree(zero);
+	return ok;
+}
+
 static bool fill_lane(struct pp_lane *lane, struct pp_status *status)
 {
 	return pp_cuda_ok(cudaStreamCreateWithFlags(&lane->stream, cudaStreamNonBlocking), "making a stream", status) &&
+	       try_sums(lane, status) &&
 	       pp_cuda_events_make(&lane->events, (size_t)lane->capacity * (lane->ends + 1), false, status);
 }
 

@@ -26,8 +26,13 @@ static void launch(cudaStream_t stream, float *to, const float *from, float fact
 {
 	struct arguments *closure = malloc(sizeof *closure);
 	*closure = (struct arguments){.to = to, .from = from, .factor = factor};
-	struct pp_fake_kernel kernel = {
-	    .name = "scale", .grid = {1, 1, 1}, .block = {32, 1, 1}, .run = scale, .release = free, .closure = closure};
+	struct pp_fake_kernel kernel = {.name = "scale",
+	                                .code = (const void *)(uintptr_t)scale,
+	                                .grid = {1, 1, 1},
+	                                .block = {32, 1, 1},
+	                                .run = scale,
+	                                .release = free,
+	                                .closure = closure};
 	if (pp_fake_launch(stream, &kernel) != cudaSuccess)
 		exit(3);
 }
