@@ -1,6 +1,6 @@
 /* A body instruction with its operands bound: what devices read off it before they call a kernel. Shapes, addresses and
- * what follows from the position in the tensor-parallel group are the same on every device. For body_cpu.c and
- * cuda/body_cuda.c only, hence the short names. */
+ * what follows from the position in the tensor-parallel group are the same on every device. For bodies of
+ * devices only, hence the short names. */
 #ifndef PP_BODY_FRAME_H
 #define PP_BODY_FRAME_H
 

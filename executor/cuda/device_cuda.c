@@ -1,8 +1,8 @@
 /* The CUDA device: everything that it is given runs on one stream, in order; the host goes on at once.
  *
  * Requires a program that was verified. Ensures that nothing is allocated after create (of steps as graphs: after their
- * second run), that the host never waits for the GPU within a step, and that devices of several threads share a GPU
- * without touching each other's memory. */
+ * second run), that the device never has the host wait for the GPU within a step (links may: staging does at every
+ * wait), and that devices of several threads share a GPU without touching each other's memory. */
 #include "device_cuda.h"
 
 #include "device_parts.h"
@@ -80,8 +80,12 @@ static const char *failure(const struct pp_device *device)
 
 static void destroy(struct pp_device *device)
 {
+	struct pp_status status;
 	if (!device)
 		return;
+	if (device->done)
+		pp_cuda_enter(device->cuda.ordinal,
+		              &status); /* may be a thread that made none: the first GPU would start for it */
 	pp_cuda_steps_free(device);
 	pp_cuda_bodies_free(device);
 	pp_gemm_destroy(device->body.gemm);
@@ -154,7 +158,7 @@ static struct pp_device *create(const struct pp_program *program, struct pp_coor
                                 const struct pp_device_options *options, struct pp_status *status)
 {
 	static const struct pp_device_options plain = {0};
-	if (!pp_device_slots_fit(program, coord.pp, status))
+	if (!pp_device_slots_fit(program, coord.pp, status) || !pp_cuda_shapes_fit(program, coord.pp, status))
 		return NULL;
 	struct pp_device *device = make_tables(program, coord);
 	if (!device) {

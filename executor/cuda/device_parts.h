@@ -93,6 +93,9 @@ static inline unsigned char *pp_cuda_slot(const struct pp_device *device, uint32
 /* The first failure stays. `what` says what was tried. */
 void pp_cuda_note(struct pp_device *device, cudaError_t error, const char *what);
 
+/* shapes_cuda.c: what the kernels cannot compute, before anything is allocated. */
+bool pp_cuda_shapes_fit(const struct pp_program *program, uint32_t rank, struct pp_status *status);
+
 /* memory_cuda.c: allocations, and what the device holds when it begins. */
 bool pp_cuda_memory_make(struct pp_device *device, const struct pp_device_options *options, struct pp_status *status);
 void pp_cuda_memory_free(struct pp_device *device);

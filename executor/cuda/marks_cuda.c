@@ -11,6 +11,7 @@ bool pp_cuda_marks_make(struct pp_device *device, uint32_t count, struct pp_stat
 	marks->order = calloc((size_t)count + 1, sizeof *marks->order);
 	if (!marks->order)
 		return pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory for the marks of a step");
+	*device->host.mark = PP_NULL;
 	return pp_cuda_ok(cudaEventCreateWithFlags(&marks->start, cudaEventDefault), "making an event", status) &&
 	       pp_cuda_events_make(&marks->events, count, true, status);
 }
@@ -28,6 +29,7 @@ void pp_cuda_marks_start(struct pp_device *device)
 {
 	struct pp_cuda_marks *marks = &device->marks;
 	marks->count = marks->passed = 0;
+	*device->host.mark = PP_NULL;
 	pp_cuda_note(device, cudaEventRecord(marks->start, device->cuda.compute), "marking the start of a step");
 	marks->start_clock = pp_clock();
 }
@@ -66,7 +68,7 @@ uint32_t pp_cuda_passed(struct pp_device *device)
 {
 	struct pp_cuda_marks *marks = &device->marks;
 	if (marks->count == 0)
-		return *device->host.mark;
+		return device->steps ? *device->host.mark : PP_NULL; /* what a graph has copied out */
 	while (marks->passed < marks->count &&
 	       cudaEventQuery(marks->events.items[marks->order[marks->passed]]) == cudaSuccess)
 		marks->passed++;

@@ -56,18 +56,33 @@ static bool has_room(struct pp_device *device, struct pp_status *status)
 	               device->rank->arena_bytes, all, free_bytes);
 }
 
+/* What is summed below cannot overflow: the address space of a GPU ends at 2^47 bytes, and nothing here is beyond it.
+ */
+static bool sizes_are_sane(const struct pp_device *device, const struct pp_device_options *options,
+                           struct pp_status *status)
+{
+	const uint64_t most = UINT64_C(1) << 47;
+	uint64_t scratch = pp_scratch_rank_bytes(device->program, device->coord.pp);
+	if (device->rank->arena_bytes > most)
+		return pp_fail(status, PP_EXIT_ENVIRONMENT, "rank %" PRIu32 " needs an arena of %" PRIu64 " bytes",
+		               device->coord.pp, device->rank->arena_bytes);
+	return (scratch <= most && options->guard <= most) ||
+	       pp_fail(status, PP_EXIT_ENVIRONMENT,
+	               "rank %" PRIu32 " needs %" PRIu64 " bytes of scratch and guard zones of %" PRIu64 " bytes",
+	               device->coord.pp, scratch, options->guard);
+}
+
 static bool make_gpu_memory(struct pp_device *device, const struct pp_device_options *options, struct pp_status *status)
 {
 	struct pp_cuda_memory *memory = &device->memory;
 	uint32_t slot = pp_only_slot(device->rank, PP_SLOT_SCRATCH);
 	if (slot != PP_NULL && !scratch_fits(device, slot, status))
 		return false;
+	if (!sizes_are_sane(device, options, status))
+		return false;
 	uint64_t guarded = aligned(device->rank->arena_bytes + 2 * options->guard), rates = rates_bytes(device->program);
 	uint64_t scratch = slot == PP_NULL ? aligned(pp_scratch_rank_bytes(device->program, device->coord.pp)) : 0;
 	uint64_t numbers = options->graph == PP_GRAPH_STEP ? aligned(options->marks * sizeof(uint32_t)) : 0;
-	if (device->rank->arena_bytes > UINT64_C(1) << 47 || scratch > UINT64_C(1) << 47)
-		return pp_fail(status, PP_EXIT_ENVIRONMENT, "rank %" PRIu32 " needs an arena of %" PRIu64 " bytes",
-		               device->coord.pp, device->rank->arena_bytes);
 	memory->guard = options->guard;
 	memory->beside = scratch + aligned(rates) + PP_ALIGN + numbers;
 	memory->bytes = guarded + memory->beside;

@@ -1,11 +1,15 @@
 /* The CUDA device on the fake runtime, held against the CPU device: the step tail, what the host reads, writes, loads
  * and keeps, initial weights in f32 and bf16, marks, settling, and what it refuses. Bodies: cuda.parity_*. */
+#include "executor/cuda/cuda.h"
 #include "executor/cuda/device_cuda.h"
+#include "executor/cuda/kernels/members_cuda.h"
+#include "executor/cuda/links/loop_cuda.h"
 #include "executor/watch.h"
 
 #include "fake.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -338,6 +342,34 @@ static void loads_and_kept_losses_are_in_order(void **state)
 	pp_device_cuda.destroy(device);
 }
 
+/* Where the last step ended says nothing about the next one. */
+static void nothing_is_passed_before_a_step_runs(void **state)
+{
+	(void)state;
+	struct fixture f;
+	struct pp_status status = {0};
+	make(&f, PP_F32);
+	for (unsigned graph = PP_GRAPH_BODY; graph <= PP_GRAPH_STEP; graph++) {
+		const struct pp_device_options options = {.marks = MARKS, .graph = (enum pp_graph)graph};
+		struct pp_device *device = pp_device_cuda.create(&f.program, (struct pp_coord){0}, &options, &status);
+		assert_non_null(device);
+		assert_int_equal(pp_device_cuda.passed(device), PP_NULL);
+		for (uint64_t step = 1; step <= 4; step++) {
+			bool replays = pp_device_cuda.begin(device, &f.stream, step, 0.1);
+			assert_int_equal(replays, graph == PP_GRAPH_STEP && step > 2);
+			assert_int_equal(pp_device_cuda.passed(device), PP_NULL);
+			if (!replays) {
+				pp_device_cuda.zero(device, LOSSES);
+				pp_device_cuda.mark(device, 5);
+			}
+			pp_device_cuda.end(device);
+			settle(&pp_device_cuda, device);
+			assert_int_equal(pp_device_cuda.passed(device), 5);
+		}
+		pp_device_cuda.destroy(device);
+	}
+}
+
 /* ---- refusals --------------------------------------------------------------------------------- */
 
 static void assert_refused(struct fixture *f, const struct pp_device_options *options, const char *text)
@@ -354,8 +386,8 @@ static void refusals(void **state)
 	struct fixture f;
 	make(&f, PP_F32);
 	assert_refused(&f, &(struct pp_device_options){.gpus = "0,x"},
-	               "--gpus=0,x: want numbers of GPUs from 0 to 0, as 0,2");
-	assert_refused(&f, &(struct pp_device_options){.gpus = "9"}, "--gpus=9: want numbers of GPUs from 0 to 0, as 0,2");
+	               "--gpus=0,x: want numbers of GPUs from 0 to 1, as 0,2");
+	assert_refused(&f, &(struct pp_device_options){.gpus = "9"}, "--gpus=9: want numbers of GPUs from 0 to 1, as 0,2");
 	f.slots[NORMS].bytes = 8;
 	assert_refused(&f, NULL, "norms slot 7 of rank 0 has 8 bytes, it needs 16");
 	f.slots[NORMS].bytes = 16;
@@ -367,6 +399,116 @@ static void refusals(void **state)
 	assert_refused(&f, NULL, " are free: plan for less with `gpu.memory`, or give the rank a GPU of its own");
 	f.rank.arena_bytes = UINT64_C(1) << 60;
 	assert_refused(&f, NULL, "rank 0 needs an arena of 1152921504606846976 bytes");
+	f.rank.arena_bytes = UINT64_MAX - 3; /* a sum with it would be small again */
+	assert_refused(&f, NULL, "rank 0 needs an arena of 18446744073709551612 bytes");
+	f.rank.arena_bytes = SLOTS * 2 * PP_ALIGN;
+	assert_refused(&f, &(struct pp_device_options){.guard = UINT64_C(1) << 63},
+	               "rank 0 needs 32768 bytes of scratch and guard zones of 9223372036854775808 bytes");
+}
+
+/* Attention that the kernels do not take, forward or backward: said before anything is computed. */
+static void attention_beyond_the_kernels(void **state)
+{
+	(void)state;
+	static const struct {
+		enum pp_body_op op;
+		uint32_t tokens, heads, columns;
+		const char *text;
+	} cases[] = {
+	    {PP_BODY_ATTN, 4, 2, 514, "attention of stage 0 has heads 257 wide, the cuda device takes at most 256: "},
+	    {PP_BODY_ATTN_DX, 4, 2, 1024, "attention of stage 0 has heads 512 wide, the cuda device takes at most 256: "},
+	    {PP_BODY_ATTN, 4, 65536, 65536, "attention of stage 0 has 65536 heads, the cuda device takes at most 65535: "},
+	    {PP_BODY_ATTN_DX, 4 * 65536, 1, 8,
+	     "attention of stage 0 has 65536 samples in a microbatch, the cuda device takes at most 65535: "},
+	};
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct fixture f;
+		make(&f, PP_F32);
+		struct pp_reg regs[2] = {{.rows = 1, .columns = 1}, {.rows = cases[i].tokens, .columns = cases[i].columns}};
+		struct pp_body_instr instr = {
+		    .op = (uint8_t)cases[i].op, .operand = {0, 1}, .imm = {4, cases[i].heads, cases[i].heads, 0}};
+		if (cases[i].op == PP_BODY_ATTN)
+			instr.operand[0] = 1;
+		struct pp_body body = {.regs = regs, .reg_count = 2, .items = &instr, .count = 1};
+		struct pp_stage stage = {.rank = 0};
+		f.program.stages = &stage;
+		f.program.bodies = &body;
+		f.program.body_count = 1;
+		assert_refused(&f, NULL, cases[i].text);
+	}
+}
+
+/* ---- threads ---------------------------------------------------------------------------------- */
+
+struct elsewhere {
+	struct fixture *fixture;
+	struct pp_device *device;
+	struct pp_lane *lane;
+};
+
+static void *make_elsewhere(void *argument)
+{
+	struct elsewhere *made = argument;
+	struct pp_status status;
+	made->device = pp_device_cuda.create(&made->fixture->program, (struct pp_coord){0},
+	                                     &(struct pp_device_options){.local = 1}, &status);
+	made->lane = made->device ? pp_loop_mover_cuda.open(made->device, 2, 1, &status) : NULL;
+	return NULL;
+}
+
+static int current_gpu(void)
+{
+	int ordinal = -1;
+	cudaGetDevice(&ordinal);
+	return ordinal;
+}
+
+/* The main thread frees what ranks made, and starts no GPU of its own for it. */
+static void another_thread_frees_on_the_rank_s_gpu(void **state)
+{
+	(void)state;
+	struct fixture f;
+	struct elsewhere made = {.fixture = &f};
+	pthread_t thread;
+	make(&f, PP_F32);
+	assert_int_equal(pthread_create(&thread, NULL, make_elsewhere, &made), 0);
+	pthread_join(thread, NULL);
+	assert_non_null(made.lane);
+	cudaSetDevice(0);
+	pp_loop_mover_cuda.close(made.lane);
+	assert_int_equal(current_gpu(), 1);
+	cudaSetDevice(0);
+	pp_device_cuda.destroy(made.device);
+	assert_int_equal(current_gpu(), 1);
+	cudaSetDevice(0);
+}
+
+/* An open lane has every sum that a step may ask for loaded. */
+static void lanes_have_their_sums_loaded(void **state)
+{
+	(void)state;
+	struct fixture f;
+	struct pp_status status = {0};
+	make(&f, PP_F32);
+	struct pp_device *device = create(&pp_device_cuda, &f, 0);
+	struct pp_lane *lane = pp_loop_mover_cuda.open(device, 2, 1, &status);
+	assert_non_null(lane);
+	static const enum pp_cuda_summand types[] = {PP_CUDA_SUM_F32, PP_CUDA_SUM_F64, PP_CUDA_SUM_BF16};
+	cudaStream_t stream = pp_cuda_of(device)->compute;
+	void *sum;
+	assert_int_equal(cudaMalloc(&sum, sizeof(double)), cudaSuccess);
+	const struct pp_cuda_members one = {.from = {sum}, .to = {sum}, .count = 1};
+	pp_fake_freeze();
+	for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+		pp_cuda_sum_whole(stream, types[i], &one, 1);
+		pp_cuda_sum_shares(stream, types[i], &one, 1);
+	}
+	pp_fake_thaw();
+	assert_true(pp_cuda_wait(stream, "summing", &status));
+	assert_string_equal(pp_fake_report(), "");
+	cudaFree(sum);
+	pp_loop_mover_cuda.close(lane);
+	pp_device_cuda.destroy(device);
 }
 
 /* After its start a device allocates nothing. */
@@ -391,13 +533,18 @@ static void nothing_is_allocated_later(void **state)
 
 int main(void)
 {
+	setenv("PP_FAKE_DEVICES", "2", 1);
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(tail_is_the_cpu_s),
 	    cmocka_unit_test(infinite_norms_update_nothing),
 	    cmocka_unit_test(initial_weights_are_the_cpu_s),
 	    cmocka_unit_test(parts_are_read_and_written),
 	    cmocka_unit_test(loads_and_kept_losses_are_in_order),
+	    cmocka_unit_test(nothing_is_passed_before_a_step_runs),
 	    cmocka_unit_test(refusals),
+	    cmocka_unit_test(attention_beyond_the_kernels),
+	    cmocka_unit_test(lanes_have_their_sums_loaded),
+	    cmocka_unit_test(another_thread_frees_on_the_rank_s_gpu),
 	    cmocka_unit_test(nothing_is_allocated_later),
 	};
 	return cmocka_run_group_tests_name("device_cuda", tests, NULL, NULL);
