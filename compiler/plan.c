@@ -155,6 +155,7 @@ static void measure_base(struct planning *planning, const char **values)
 	job.unit.options.schedule = "1f1b";
 	job.unit.options.all_schedules = true;
 	job_set(&job, "parallel.vpp", "1");
+	job_set(&job, "schedule.memory", "none");
 	planning->base_values = values;
 	planning->base_ok = job_run(&job, planning->input, PP_PASS_plan);
 	if (planning->base_ok) {
@@ -232,27 +233,42 @@ static bool varies_schedule(const struct pp_plan_vary *vary)
 	return false;
 }
 
+/* Compiles a row; with `memory` "none" again without the bound that its schedule turned out to have. */
+static void run_row(struct planning *planning, struct pp_plan_row *row, const char *cap, bool none, struct job *job)
+{
+	const struct pp_plan_vary *vary = planning->plan->vary;
+	for (row->unbound = false;; row->unbound = true) {
+		job_open(job, planning->input);
+		job->unit.options.all_schedules = varies_schedule(vary);
+		set_values(job, vary, row->values, false);
+		if (cap || row->unbound)
+			job_set(job, "schedule.memory", cap ? cap : "none");
+		row->refused = !job_run(job, planning->input, PP_PASS_simulate);
+		if (!none || row->unbound || job->unit.resolved.spec.schedule_memory == 0)
+			return;
+		job_close(job);
+	}
+}
+
 static void try_row(struct planning *planning, struct pp_plan_row *row)
 {
 	const struct pp_plan_vary *vary = planning->plan->vary;
 	const char *cap = NULL;
+	bool none = false;
 	row->code = row->reason = row->help = "";
 	row->schedule = row->place = "";
 	for (size_t a = 0; a < vary->count; a++) {
 		if (is(&vary->axes[a], "schedule"))
 			row->schedule = row->values[a];
-		else if (is(&vary->axes[a], "memory"))
+		else if (is(&vary->axes[a], "memory")) {
 			row->refused = !choose_cap(planning, row->values[a], row, &cap);
+			none = cap == NULL;
+		}
 	}
 	if (row->refused)
 		return;
 	struct job job;
-	job_open(&job, planning->input);
-	job.unit.options.all_schedules = varies_schedule(vary);
-	set_values(&job, vary, row->values, false);
-	if (cap)
-		job_set(&job, "schedule.memory", cap);
-	row->refused = !job_run(&job, planning->input, PP_PASS_simulate);
+	run_row(planning, row, cap, none, &job);
 	const struct pp_spec *spec = &job.unit.resolved.spec;
 	if (spec->stages.stage_count) { /* resolved */
 		row->schedule = pp_arena_printf(planning->arena, "%s", spec->schedule_name ? spec->schedule_name : "");
@@ -492,9 +508,9 @@ const char *pp_plan_arguments(struct pp_arena *arena, const struct pp_plan *plan
 		const struct pp_plan_axis *axis = &plan->vary->axes[a];
 		const char *value = row->values[a];
 		if (is(axis, "memory")) {
-			if (row->cap)
-				text =
-				    pp_arena_printf(arena, "%s%s--set schedule.memory=%" PRIu64 "B", text, *text ? " " : "", row->cap);
+			const char *bound = row->cap ? pp_arena_printf(arena, "%" PRIu64 "B", row->cap) : "none";
+			if (row->cap || row->unbound)
+				text = pp_arena_printf(arena, "%s%s--set schedule.memory=%s", text, *text ? " " : "", bound);
 			continue;
 		}
 		bool quoted = strpbrk(value, " []()*;&|<>$'\"\\") != NULL;

@@ -57,6 +57,7 @@ struct pp_plan_row {
 	const char *schedule, *place;
 	uint32_t vpp, stages;
 	uint64_t cap; /* of --vary memory in bytes, 0: none */
+	bool unbound; /* --vary memory=none took a bound of the schedule away */
 
 	bool refused;
 	const char *code, *reason, *help; /* of the first error; code and help may be "" */

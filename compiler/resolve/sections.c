@@ -84,7 +84,7 @@ static void take_attribute(struct pp_resolver *resolver, struct pp_section *sect
 		pp_help(message, "write `%s %s …`", stmt->name.text, bounded ? "<=" : "=");
 		return;
 	}
-	if (field->expr && field->origin == PP_ORIGIN_SET && origin != PP_ORIGIN_SET)
+	if (field->origin == PP_ORIGIN_SET && origin != PP_ORIGIN_SET)
 		return;
 	*field = (struct pp_field){
 	    .expr = stmt->value, .name_span = stmt->name.span, .module = module, .origin = (uint8_t)origin};
@@ -547,6 +547,11 @@ static void set(struct pp_resolver *resolver, const char *text)
 			pp_help(message, "did you mean `%s`?", nearest);
 		else if (home)
 			pp_help(message, "`%s` is an attribute of `%s`", dot + 1, home);
+		return;
+	}
+	if (attribute == PP_ATTR_schedule_memory && strcmp(equals + 1, "none") == 0) { /* whatever the schedule says */
+		section->fields[attribute - section->first] =
+		    (struct pp_field){.module = resolver->main, .origin = PP_ORIGIN_SET};
 		return;
 	}
 	size_t before = pp_diag_errors(resolver->diag);
