@@ -243,6 +243,13 @@ static bool attribute_sign(struct pp_parse *parse, struct pp_span span, const ch
 		pp_help(message, "write `%.40s = %.40s`", token_text(parse, 1), token_text(parse, 0));
 		return true;
 	}
+	bool memory = strcmp(token_text(parse, 1), "memory") == 0 && has(expected, "`<=`");
+	if (memory && (token == T_LT || token == T_GT)) {
+		parse->sure = true;
+		pp_help(pp_error(parse->diag, "E0001", span, "unexpected %s; `memory` of a schedule takes `<=`", found),
+		        "write `memory <= ...`");
+		return true;
+	}
 	if (token != T_COLON && token != T_EQ)
 		return false;
 	parse->sure = true;

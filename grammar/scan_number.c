@@ -151,10 +151,18 @@ static bool usual_name(struct pp_parse *parse, struct pp_span span, const char *
 /* `schedule 1f1`: no number is meant. */
 static bool schedule_name(struct pp_parse *parse, struct pp_span span, const char *number, const char *unit)
 {
-	if (parse->tokens[0].kind != T_NAME || strcmp(pp_parse_text(parse, parse->tokens[0].span), "schedule") != 0)
+	static const char *const known[] = {"1f1b"}; /* the others begin with a letter */
+	const struct pp_token_place *before = &parse->tokens[0];
+	bool named = before->kind == T_NAME && strcmp(pp_parse_text(parse, before->span), "schedule") == 0;
+	if (!named && before->kind != T_EXTENDS)
 		return false;
-	pp_help(pp_error(parse->diag, "E0001", span, "`%s%s` is no name of a schedule", number, shortened(parse, unit)),
-	        "the library has gpipe, 1f1b, interleaved; the name of your own begins with a letter");
+	const char *name = pp_arena_printf(parse->arena, "%s%s", number, shortened(parse, unit));
+	struct pp_message *message = pp_error(parse->diag, "E0001", span, "`%s` is no name of a schedule", name);
+	const char *nearest = pp_nearest(name, known, sizeof known / sizeof *known);
+	if (nearest)
+		pp_help(message, "did you mean `%s`?", nearest);
+	else
+		pp_help(message, "the library has gpipe, 1f1b, interleaved; the name of your own begins with a letter");
 	return true;
 }
 

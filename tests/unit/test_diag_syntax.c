@@ -20,7 +20,8 @@ static void syntax_messages(void **state)
 	    "E0001_missing_sign", "E0001_percent",    "E0001_separators", "E0001_unexpected", "E0001_reserved",
 	    "E0001_called_count", "E0001_layers",     "E0002_comment",    "E0003_apart",      "E0003_unit",
 	    "E0003_usual",        "E0004_billion",    "E0005_string",     "E0006_block",      "E0006_bracket",
-	    "E0006_margin",       "E0007_characters", "E0007_mark",       "E0008_nesting",
+	    "E0006_margin",       "E0007_characters", "E0007_mark",       "E0008_nesting",    "E0001_extends",
+	    "E0001_memory_sign",
 	};
 	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
 		check(names[i]);
