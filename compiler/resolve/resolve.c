@@ -83,6 +83,21 @@ static void list_derived(struct pp_resolver *resolver, int section, struct listi
 		                         PP_ORIGIN_DERIVED, PP_NO_SPAN});
 }
 
+/* A gpu that the cluster describes itself has no name to be told by: that it is described, and where. */
+static void list_described_gpu(const struct pp_resolver *resolver, const struct listing *listing)
+{
+	const struct pp_section *gpu = resolver->sections[PP_SECTION_GPU];
+	for (size_t i = 0; i < listing->count && gpu->stmt; i++) {
+		struct pp_setting *setting = &listing->items[i];
+		if (strcmp(setting->block, "cluster") != 0 || strcmp(setting->attribute, "gpu") != 0 ||
+		    setting->origin != PP_ORIGIN_DEFAULT)
+			continue;
+		setting->value.text = pp_section_label(gpu);
+		setting->origin = PP_ORIGIN_FILE;
+		setting->span = gpu->stmt->name.span;
+	}
+}
+
 /* What `pipec show` prints: params, then each block in the order of the schema. */
 static void list_settings(struct pp_resolver *resolver)
 {
@@ -95,6 +110,7 @@ static void list_settings(struct pp_resolver *resolver)
 		list_fields(resolver, section, section->title, &listing);
 		list_derived(resolver, i, &listing);
 	}
+	list_described_gpu(resolver, &listing);
 	resolver->out->settings = listing.items;
 	resolver->out->setting_count = listing.count;
 }
