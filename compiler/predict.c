@@ -239,6 +239,32 @@ static void add_bytes(struct predicting *p, const char *name, uint64_t bytes, co
 		                        .source = source});
 }
 
+/* At most: a graph for each compute of the step, with a launch for each instruction of its body. */
+static uint64_t graph_bytes(const struct pp_program *program, const struct pp_stream *stream)
+{
+	uint64_t graphs = 0, launches = 0;
+	for (uint32_t i = 0; i < stream->count; i++) {
+		const struct pp_instr *instr = &stream->items[i];
+		uint32_t body = pp_is_compute(instr) ? program->stages[instr->stage].body[pp_phase_of(instr)] : PP_NULL;
+		graphs += body != PP_NULL;
+		launches += body != PP_NULL ? program->bodies[body].count : 0;
+	}
+	return (graphs * PP_GPU_GRAPH_KIB + launches * PP_GPU_LAUNCH_KIB) * 1024;
+}
+
+/* What a GPU holds beside the arena of a rank, where one runs it: executor/piperun's --device=auto. */
+static void add_outside_gpu(struct predicting *p)
+{
+	const uint64_t mebibyte = 1 << 20;
+	uint64_t context = PP_GPU_CONTEXT_MIB * mebibyte, kernels = PP_GPU_KERNELS_MIB * mebibyte;
+	uint64_t graphs = graph_bytes(p->program, &p->train->streams[p->fullest]);
+	add_bytes(p, "outside the arena, GPU", context + kernels + graphs, "see piperun --memory",
+	          pp_arena_printf(p->arena, "context %s, kernels %s, graphs at most %s; NCCL's communicators come on top",
+	                          pp_show_bytes(p->arena, context), pp_show_bytes(p->arena, kernels),
+	                          pp_show_bytes(p->arena, graphs)),
+	          "docs/cuda.md");
+}
+
 /* What a process of piperun holds beside arenas: one rank by MPI, or all of them as threads. */
 static void add_outside(struct predicting *p)
 {
@@ -289,7 +315,10 @@ static void add_memory(struct predicting *p)
 	          pp_arena_printf(p->arena, "%s + %s", pp_show_bytes(p->arena, rank->static_bytes),
 	                          pp_show_bytes(p->arena, dynamic)),
 	          planned);
-	add_outside(p);
+	if (rank->sms > 0 || spec->dtype != PP_F32)
+		add_outside_gpu(p);
+	else
+		add_outside(p);
 	add_bytes(p, "reserve", rank->reserve, "gpu.reserve", "what others need beside the arena", "spec");
 	bool bounded = pp_shortage_is_bounded(p->unit);
 	add_bytes(p, "capacity", rank->capacity, bounded ? "memory <= of the schedule + gpu.reserve" : "gpu.memory", "",

@@ -20,6 +20,9 @@ enum pp_outside {
 extern const char *const pp_outside_name[PP_OUTSIDE_COUNT];
 extern const char *const pp_outside_formula[PP_OUTSIDE_COUNT];
 
+/* What a GPU holds beside the arena: estimates on the safe side (docs/cuda.md, Memory beside the arena). */
+enum { PP_GPU_CONTEXT_MIB = 640, PP_GPU_KERNELS_MIB = 96, PP_GPU_GRAPH_KIB = 16, PP_GPU_LAUNCH_KIB = 1 };
+
 /* What of a run matters. */
 struct pp_outside_run {
 	bool mpi;            /* a process per rank; else all ranks are threads of one */

@@ -4,6 +4,7 @@
 #include "device_parts.h"
 
 #include "executor/device_share.h"
+#include "ir/outside.h"
 #include "ir/scratch.h"
 
 #include <inttypes.h>
@@ -160,7 +161,7 @@ static uint64_t growth(uint64_t free_before, uint64_t free_after)
 /* Estimates, on the safe side: docs/cuda.md, Memory. */
 void pp_cuda_holding(struct pp_device *device, struct pp_device_holding *holding)
 {
-	const uint64_t mebibyte = 1 << 20, of_graph = 16 << 10, of_launch = 1 << 10;
+	const uint64_t kibibyte = 1 << 10, mebibyte = 1 << 20;
 	const struct pp_cuda_memory *memory = &device->memory;
 	size_t free_now = 0, all = 0;
 	uint64_t graphs, launches;
@@ -171,10 +172,10 @@ void pp_cuda_holding(struct pp_device *device, struct pp_device_holding *holding
 	    .memory = all,
 	    .free = free_now,
 	    .pinned = device->host.bytes,
-	    .predicted = {[PP_DEVICE_CONTEXT] = 640 * mebibyte,
+	    .predicted = {[PP_DEVICE_CONTEXT] = PP_GPU_CONTEXT_MIB * mebibyte,
 	                  [PP_DEVICE_BESIDE] = memory->beside,
-	                  [PP_DEVICE_KERNELS] = 96 * mebibyte,
-	                  [PP_DEVICE_GRAPHS] = graphs * of_graph + launches * of_launch},
+	                  [PP_DEVICE_KERNELS] = PP_GPU_KERNELS_MIB * mebibyte,
+	                  [PP_DEVICE_GRAPHS] = (graphs * PP_GPU_GRAPH_KIB + launches * PP_GPU_LAUNCH_KIB) * kibibyte},
 	    .measured = {[PP_DEVICE_CONTEXT] = growth(all, memory->free_first),
 	                 [PP_DEVICE_BESIDE] = memory->beside,
 	                 [PP_DEVICE_KERNELS] = growth(growth(memory->free_first, memory->bytes), memory->free_kernels),
