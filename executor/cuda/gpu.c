@@ -22,20 +22,21 @@ int pp_gpu_count(struct pp_status *status)
 	if (error == cudaErrorInsufficientDriver && driver == 0)
 		pp_fail(status, PP_EXIT_ENVIRONMENT,
 		        "no CUDA driver on this machine: install NVIDIA's driver for CUDA %d.%d or later, or run with "
-		        "--device=cpu",
+		        "--device=cpu what is built with `dtype = fp32`",
 		        major, minor);
 	else if (error == cudaErrorInsufficientDriver)
 		pp_fail(
 		    status, PP_EXIT_ENVIRONMENT,
 		    "the CUDA driver of this machine is for CUDA %d.%d, this piperun needs %d.%d or later: update the driver, "
-		    "or run with --device=cpu",
+		    "or run with --device=cpu what is built with `dtype = fp32`",
 		    driver / 1000, driver % 1000 / 10, major, minor);
 	else if (error == cudaErrorStubLibrary)
 		pp_fail(status, PP_EXIT_ENVIRONMENT,
 		        "the CUDA driver that was loaded is the one to link with only: take the folder `stubs` out of "
 		        "LD_LIBRARY_PATH");
 	else if (error == cudaErrorNoDevice || error == cudaSuccess)
-		pp_fail(status, PP_EXIT_ENVIRONMENT, "no GPU on this machine%s; run with --device=cpu",
+		pp_fail(status, PP_EXIT_ENVIRONMENT,
+		        "no GPU on this machine%s; run with --device=cpu what is built with `dtype = fp32`",
 		        getenv("CUDA_VISIBLE_DEVICES") ? " among those that CUDA_VISIBLE_DEVICES names" : "");
 	else
 		pp_fail(status, PP_EXIT_ENVIRONMENT, "cannot use the GPUs of this machine: %s (CUDA error %d)",

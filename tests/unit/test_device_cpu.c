@@ -382,8 +382,18 @@ static void refusals(void **state)
 	f.tensors[1].dtype = PP_BF16;
 	assert_null(pp_device_cpu.create(&f.program, (struct pp_coord){0}, NULL, &status));
 	assert_string_equal(status.text,
-	                    "the cpu device computes in f32 only, tensor w is bf16; build with `dtype = fp32`, or run "
-	                    "with --device=cuda");
+	                    "the cpu device computes in f32 only, tensor w is bf16; build with `dtype = fp32`: "
+	                    "without a GPU there is no other way");
+	f.tensors[1].dtype = PP_F32;
+	struct pp_device_options options = {.gpus = "0,1"};
+	assert_null(pp_device_cpu.create(&f.program, (struct pp_coord){0}, &options, &status));
+	assert_string_equal(status.text,
+	                    "--gpus=0,1: the ranks run on the cpu device; leave it out, or ask for --device=cuda");
+	options = (struct pp_device_options){.graph = PP_GRAPH_STEP};
+	assert_null(pp_device_cpu.create(&f.program, (struct pp_coord){0}, &options, &status));
+	assert_string_equal(status.text,
+	                    "--graph=step: the cpu device, on which the ranks run, has no graphs; leave it out, "
+	                    "or ask for --device=cuda");
 	f.tensors[1].dtype = PP_F32;
 	f.slots[NORMS].bytes = 8;
 	assert_null(pp_device_cpu.create(&f.program, (struct pp_coord){0}, NULL, &status));
