@@ -182,7 +182,8 @@ bool pp_exchange_import(struct pp_arena *arena, const struct pp_source *source,
 		return false;
 	const struct pp_schedule *schedule = file.schedule;
 	uint32_t unordered = pp_exchange_unordered(arena, schedule), ranks = schedule->ranks, stages = schedule->stages;
-	fprintf(out, "# from %s; train { microbatches = %u }\n", source->name, schedule->microbatches);
+	fprintf(out, "# from %s; for a spec with train { microbatches = %u } and without blocks parallel and stages\n",
+	        source->name, schedule->microbatches);
 	if (file.csv->comms)
 		fputs("# its messages are left out: the compiler makes its own\n", out);
 	if (unordered != UINT32_MAX)

@@ -84,19 +84,20 @@ static void a_file_becomes_blocks_of_a_spec(void **state)
 {
 	(void)state;
 	struct world w = make_world(0);
-	assert_string_equal(import(&w,
-	                           "0F0,0F1,3F0,(0F2;3B0)OVERLAP_F_B,3F1,3F2,3I1,0B0,3W1,3B2,0B1,0B2\n"
-	                           "1F0,2F0,1F1,2F1,1F2,2F2,2B0,1B0,2B1,1B1,2B2,1B2\n",
-	                           (struct pp_exchange_options){.name = "mine"}),
-	                    "# from a/8-gpus.v2.csv; train { microbatches = 3 }\n"
-	                    "parallel { pp = 2  vpp = 2 }\n"
-	                    "stages { place = v }\n"
-	                    "schedule mine {\n"
-	                    "  order {\n"
-	                    "    F.0*2 F.1 F.0&B.1 F.1*2 I.1 B.0 W.1 B.1 B.0*2\n"
-	                    "  | (F.0 F.1)*3 (B.1 B.0)*3\n"
-	                    "  }\n"
-	                    "}\n");
+	assert_string_equal(
+	    import(&w,
+	           "0F0,0F1,3F0,(0F2;3B0)OVERLAP_F_B,3F1,3F2,3I1,0B0,3W1,3B2,0B1,0B2\n"
+	           "1F0,2F0,1F1,2F1,1F2,2F2,2B0,1B0,2B1,1B1,2B2,1B2\n",
+	           (struct pp_exchange_options){.name = "mine"}),
+	    "# from a/8-gpus.v2.csv; for a spec with train { microbatches = 3 } and without blocks parallel and stages\n"
+	    "parallel { pp = 2  vpp = 2 }\n"
+	    "stages { place = v }\n"
+	    "schedule mine {\n"
+	    "  order {\n"
+	    "    F.0*2 F.1 F.0&B.1 F.1*2 I.1 B.0 W.1 B.1 B.0*2\n"
+	    "  | (F.0 F.1)*3 (B.1 B.0)*3\n"
+	    "  }\n"
+	    "}\n");
 	end_world(&w);
 }
 
@@ -105,21 +106,22 @@ static void what_is_left_out_is_said(void **state)
 {
 	(void)state;
 	struct world w = make_world(0);
-	assert_string_equal(import(&w,
-	                           "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B1,0BW1,0RECV_B0,0B0,0W0\n"
-	                           "1RECV_F0,1F0,2F0,1RECV_F1,1F1,2F1,2BW1,1BW1,1SEND_B1,2BW0,1BW0,1SEND_B0\n",
-	                           (struct pp_exchange_options){.legacy = true}),
-	                    "# from a/8-gpus.v2.csv; train { microbatches = 2 }\n"
-	                    "# its messages are left out: the compiler makes its own\n"
-	                    "# weight gradients of stage 0 do not ascend: bits differ from those of other schedules\n"
-	                    "parallel { pp = 2 }\n"
-	                    "stages { place = [0, 1, 1] }\n"
-	                    "schedule s8_gpus {\n"
-	                    "  order {\n"
-	                    "    0F0 0F1 0B1 0I0 0W0\n"
-	                    "  | 1F0 2F0 1F1 2F1 2B1 1B1 2B0 1B0\n"
-	                    "  }\n"
-	                    "}\n");
+	assert_string_equal(
+	    import(&w,
+	           "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B1,0BW1,0RECV_B0,0B0,0W0\n"
+	           "1RECV_F0,1F0,2F0,1RECV_F1,1F1,2F1,2BW1,1BW1,1SEND_B1,2BW0,1BW0,1SEND_B0\n",
+	           (struct pp_exchange_options){.legacy = true}),
+	    "# from a/8-gpus.v2.csv; for a spec with train { microbatches = 2 } and without blocks parallel and stages\n"
+	    "# its messages are left out: the compiler makes its own\n"
+	    "# weight gradients of stage 0 do not ascend: bits differ from those of other schedules\n"
+	    "parallel { pp = 2 }\n"
+	    "stages { place = [0, 1, 1] }\n"
+	    "schedule s8_gpus {\n"
+	    "  order {\n"
+	    "    0F0 0F1 0B1 0I0 0W0\n"
+	    "  | 1F0 2F0 1F1 2F1 2B1 1B1 2B0 1B0\n"
+	    "  }\n"
+	    "}\n");
 	end_world(&w);
 }
 
