@@ -42,7 +42,7 @@ enum color { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER };
 
 struct arguments {
 	unsigned view, format, unit, color, transport;
-	const char *diff;
+	const char *diff, *name;
 	const char *ranks, *program, *from, *to, *output;
 	uint64_t width;
 	bool legacy;
@@ -101,8 +101,13 @@ static const struct pp_option table[] = {
      .kind = PP_OPTION_TEXT,
      .argument = "OTHER",
      .offset = offsetof(struct arguments, diff),
-     .help = "beside another program (.ppx, .pps), or predicted against measured: what piperun --trace or --profile "
-             "wrote"},
+     .help = "beside another program (.ppx, .pps; a .csv beside a .csv), or predicted against measured: what piperun "
+             "--trace or --profile wrote"},
+    {.name = "name",
+     .kind = PP_OPTION_TEXT,
+     .argument = "NAME",
+     .offset = offsetof(struct arguments, name),
+     .help = "--format=rows: name of the schedule (default: SCHEDULE_rows)"},
     {.name = "color",
      .kind = PP_OPTION_CHOICE,
      .argument = "auto|always|never",
@@ -133,7 +138,7 @@ static const char examples[] =
     "  pipedump demo.ppx --diff=other.ppx               two schedules side by side\n"
     "  pipedump demo.ppx --format=trace -o demo.json    for chrome://tracing or Perfetto\n"
     "  pipedump demo.ppx --format=svg -o demo.svg       the Gantt chart as a picture\n"
-    "  pipedump demo.ppx --format=rows                  the order as a schedule to paste\n"
+    "  pipedump demo.ppx --format=rows --name=frozen    the order as a schedule to paste\n"
     "  pipedump zbv.csv --diff=1f1b.csv                 two schedules of PyTorch side by side\n"
     "\n"
     "options:\n";
@@ -273,7 +278,7 @@ static bool predict(struct pp_dump *dump, struct pp_program *program, struct pp_
 	if (!pp_simulate_with(dump->arena, program, dump->named, &options, sim))
 		return false;
 	dump->sim = sim;
-	dump->unit = pp_time_unit_for(sim->makespan + sim->tail);
+	dump->unit = dump->costless ? (struct pp_time_unit){"units", 1} : pp_time_unit_for(sim->makespan + sim->tail);
 	return true;
 }
 
@@ -360,7 +365,7 @@ static bool emit(const struct pp_dump *dump, const struct arguments *arguments, 
 		pp_emit_gantt_svg(dump);
 		return true;
 	case FORMAT_ROWS:
-		pp_emit_rows(dump);
+		pp_emit_rows(dump, arguments->name);
 		return true;
 	case FORMAT_TEXT:
 	case FORMAT_JSON:
@@ -407,6 +412,7 @@ static bool load_other(const struct pp_dump *dump, const struct arguments *argum
 	*other = *dump;
 	other->file = arguments->diff;
 	other->program = loaded.program;
+	other->costless = loaded.costless;
 	if (!choose_program(other, dump->named->name, status))
 		return false;
 	number_chunks(other);
@@ -414,6 +420,16 @@ static bool load_other(const struct pp_dump *dump, const struct arguments *argum
 		return pp_fail(status, PP_EXIT_REJECTED, "%s is not proven, so it has no times; `pipec verify %s` says why",
 		               arguments->diff, arguments->diff);
 	return true;
+}
+
+/* Units of time beside a program's ns would be compared as if they were the same. */
+static bool refuse_units(const struct pp_dump *dump, const struct pp_dump *other, struct pp_status *status)
+{
+	const char *alone = dump->costless ? dump->file : other->file, *costed = dump->costless ? other->file : dump->file;
+	return pp_fail(status, PP_EXIT_USAGE,
+	               "--diff: %s is an order alone, its times are units, %s has costs; build it under the same spec, "
+	               "`schedule NAME from csv \"%s\"`, and compare the two programs",
+	               alone, costed, alone);
 }
 
 static bool show_both(struct pp_dump *dump, struct pp_program *program, const struct arguments *arguments,
@@ -426,8 +442,25 @@ static bool show_both(struct pp_dump *dump, struct pp_program *program, const st
 		               dump->file, dump->file);
 	if (!load_other(dump, arguments, &other, status))
 		return false;
+	if (dump->costless != other.costless)
+		return refuse_units(dump, &other, status);
 	pp_emit_diff_programs(dump, &other, arguments->format == FORMAT_JSON);
 	return true;
+}
+
+/* Letters, digits and `_`, beginning with a letter, as the language has names. */
+static bool check_name(const struct arguments *arguments, struct pp_status *status)
+{
+	const char *name = arguments->name;
+	if (!name)
+		return true;
+	if (arguments->format != FORMAT_ROWS)
+		return pp_fail(status, PP_EXIT_USAGE, "--name names the schedule that --format=rows writes");
+	bool plain = isalpha((unsigned char)*name) && strlen(name) <= 60;
+	for (const char *at = name; plain && *at; at++)
+		plain = isalnum((unsigned char)*at) || *at == '_';
+	return plain || pp_fail(status, PP_EXIT_USAGE,
+	                        "--name=%.60s: a schedule can't be called so; use letters, digits and `_`", name);
 }
 
 /* ---- main ------------------------------------------------------------------------------------ */
@@ -439,6 +472,13 @@ static bool show(struct pp_dump *dump, struct pp_program *program, const struct 
 	if (!choose_program(dump, arguments->program, status) || !choose_ranks(dump, arguments->ranks, status))
 		return false;
 	struct pp_measured_file measured = {0};
+	if (!check_name(arguments, status))
+		return false;
+	if (dump->costless && dump->bytes)
+		return pp_fail(status, PP_EXIT_USAGE,
+		               "--unit=bytes: %s is an order alone, its values have no bytes; leave it "
+		               "out to see stashes",
+		               dump->file);
 	if (arguments->format == FORMAT_SVG && arguments->view != VIEW_DEFAULT && arguments->view != VIEW_GANTT)
 		return pp_fail(status, PP_EXIT_USAGE, "--format=svg draws the Gantt chart; the other views have no picture");
 	if (arguments->format == FORMAT_ROWS && (arguments->ranks || dump->named != pp_program_find(program, "train")))
@@ -490,6 +530,7 @@ static int run(struct pp_arena *arena, const struct arguments *arguments, const 
 	    .utf8 = locale_is_utf8(),
 	    .transport = arguments->transport ? pp_progress_models[arguments->transport - 1].transport : "none",
 	};
+	dump.costless = loaded.costless;
 	bool ok = read && dump.out && show(&dump, loaded.program, arguments, loaded.diag, &status);
 	int code = ok ? PP_EXIT_OK : status.code ? (int)status.code : PP_EXIT_REJECTED;
 	if (arguments->output && dump.out)

@@ -84,5 +84,6 @@ bool pp_shown_load(struct pp_arena *arena, const char *path, bool legacy, struct
 	if (!source)
 		return pp_fail(status, PP_EXIT_ENVIRONMENT, "%s is too large for a schedule", path);
 	loaded->program = program_of(arena, source, legacy, loaded->diag);
+	loaded->costless = true;
 	return loaded->program || pp_fail(status, PP_EXIT_REJECTED, "%s", "");
 }

@@ -15,6 +15,7 @@ struct pp_loaded {
 	struct pp_program *program;
 	uint64_t hash; /* equal on all ranks if they loaded the same bytes */
 	struct pp_diag *diag;
+	bool costless; /* an order alone (codegen/schedule_file.h): times are units, values have no bytes */
 };
 
 /* Read a file ("-": standard input) into the arena. False: *status says why, or what the file seems to be instead. If

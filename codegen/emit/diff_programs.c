@@ -121,6 +121,8 @@ static void print_figures(const struct sides *sides)
 	pp_table_cell(&table, "b");
 	pp_table_cell(&table, "b - a");
 	for (unsigned i = 0; i < FIGURES; i++) {
+		if (figures[i].form == BYTES && sides->a->costless)
+			continue;
 		pp_table_cell(&table, figures[i].name);
 		pp_table_cell(&table, show(sides, figures[i].form, figures[i].a));
 		pp_table_cell(&table, show(sides, figures[i].form, figures[i].b));
@@ -151,16 +153,18 @@ static uint32_t causes(const struct sides *sides)
 
 static void print_ranks(const struct sides *sides)
 {
-	static const char *const last[] = {"stashes", "memory", "sent"};
+	bool memory = !sides->a->costless;
 	uint32_t mask = causes(sides);
-	struct pp_table table = pp_table_begin(sides->arena, 5 + (unsigned)__builtin_popcount(mask), 1);
+	struct pp_table table = pp_table_begin(sides->arena, 4 + memory + (unsigned)__builtin_popcount(mask), 1);
 	pp_table_cell(&table, "rank");
 	pp_table_cell(&table, "busy");
 	for (unsigned cause = 0; cause < PP_IDLE_COUNT; cause++)
 		if (mask >> cause & 1)
 			pp_table_cell(&table, pp_idle_name[cause]);
-	for (size_t i = 0; i < sizeof last / sizeof *last; i++)
-		pp_table_cell(&table, last[i]);
+	pp_table_cell(&table, "stashes");
+	if (memory)
+		pp_table_cell(&table, "memory");
+	pp_table_cell(&table, "sent");
 	for (uint32_t r = 0; r < sides->a->program->ranks; r++) {
 		const struct pp_sim_rank *a = &sides->a->sim->rank[r], *b = &sides->b->sim->rank[r];
 		if (!sides->a->chosen[r])
@@ -171,8 +175,9 @@ static void print_ranks(const struct sides *sides)
 			if (mask >> cause & 1)
 				pp_table_cell(&table, change(sides, TIME, a->idle[cause], b->idle[cause]));
 		pp_table_cell(&table, change(sides, COUNT, a->peak_stashes, b->peak_stashes));
-		pp_table_cell(&table, change(sides, BYTES, sides->a->program->rank[r].arena_bytes,
-		                             sides->b->program->rank[r].arena_bytes));
+		if (memory)
+			pp_table_cell(&table, change(sides, BYTES, sides->a->program->rank[r].arena_bytes,
+			                             sides->b->program->rank[r].arena_bytes));
 		pp_table_cell(&table, change(sides, COUNT, a->sent, b->sent));
 	}
 	fputs("\nidle time by cause, a -> b:\n", sides->out);
@@ -298,7 +303,9 @@ static void json_rank(const struct sides *sides, uint32_t rank, struct pp_json *
 		json_pair(json, pp_idle_name[cause], a->idle[cause], b->idle[cause]);
 	pp_json_close(json);
 	json_pair(json, "in_flight", a->peak_stashes, b->peak_stashes);
-	json_pair(json, "peak_bytes", sides->a->program->rank[rank].arena_bytes, sides->b->program->rank[rank].arena_bytes);
+	if (!sides->a->costless)
+		json_pair(json, "peak_bytes", sides->a->program->rank[rank].arena_bytes,
+		          sides->b->program->rank[rank].arena_bytes);
 	json_pair(json, "sent", a->sent, b->sent);
 	json_order(sides, rank, json);
 	pp_json_close(json);
@@ -324,11 +331,13 @@ static void print_json(const struct sides *sides)
 	pp_json_open_object(&json, NULL);
 	pp_json_string(&json, "schema", "pipec.compare/1");
 	pp_json_string(&json, "program", sides->a->named->name);
-	pp_json_string(&json, "time_unit", "ns");
+	pp_json_string(&json, "time_unit", pp_dump_time_unit(sides->a));
 	json_side(sides->a, "a", &json);
 	json_side(sides->b, "b", &json);
 	pp_json_open_object(&json, "figures");
 	for (unsigned i = 0; i < FIGURES; i++) {
+		if (figures[i].form == BYTES && sides->a->costless)
+			continue;
 		pp_json_open_object(&json, figures[i].key);
 		pp_json_number(&json, "a", figures[i].a);
 		pp_json_number(&json, "b", figures[i].b);

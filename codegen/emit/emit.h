@@ -21,6 +21,7 @@ struct pp_dump {
 	const struct pp_sim *sim; /* with intervals; NULL for views that show no times */
 	const bool *chosen;       /* [ranks] */
 	const uint32_t *chunk;    /* [stages]: position among the stages of its rank */
+	bool costless;            /* a schedule alone: times are units, values have no bytes */
 	struct pp_time_unit unit;
 	uint32_t width;    /* columns of the terminal */
 	uint32_t pixels;   /* of a picture, 0: as wide as it wants */
@@ -52,8 +53,8 @@ void pp_emit_csv_comms(const struct pp_dump *dump);
 /* What PyTorch cannot do with such a file, for people; NULL: nothing. */
 const char *pp_csv_note(const struct pp_dump *dump);
 
-/* The order of the computes as a `schedule` block that compiles to it again. */
-void pp_emit_rows(const struct pp_dump *dump);
+/* The order of the computes as a `schedule` block that compiles to it again. name NULL: one made of the schedule's. */
+void pp_emit_rows(const struct pp_dump *dump, const char *name);
 
 void pp_emit_trace(const struct pp_dump *dump);
 void pp_emit_gantt_svg(const struct pp_dump *dump); /* a standalone picture */
@@ -78,6 +79,7 @@ void pp_emit_diff_programs(const struct pp_dump *first, const struct pp_dump *se
 
 /* ---- helpers of the emitters (text.c) -------------------------------------------------------- */
 
+const char *pp_dump_time_unit(const struct pp_dump *dump);         /* of the times in JSON */
 const char *pp_dump_time(const struct pp_dump *dump, uint64_t ns); /* in dump->unit, without its name */
 
 /* "F3", or "F3.1" for chunk 1 of a rank that holds several stages. */

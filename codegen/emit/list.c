@@ -329,7 +329,7 @@ void pp_emit_list_json(const struct pp_dump *dump)
 	struct pp_json json = pp_json_begin(dump->out);
 	pp_json_open_object(&json, NULL);
 	pp_json_string(&json, "schema", "pipec.list/1");
-	pp_json_string(&json, "time_unit", "ns");
+	pp_json_string(&json, "time_unit", pp_dump_time_unit(dump));
 	pp_json_open_array(&json, "ranks");
 	for (uint32_t rank = 0; rank < dump->program->ranks; rank++) {
 		if (!dump->chosen[rank])

@@ -145,7 +145,7 @@ void pp_emit_map_json(const struct pp_dump *dump)
 	struct columns columns = columns_of(program);
 	pp_json_open_object(&json, NULL);
 	pp_json_string(&json, "schema", "pipec.map/1");
-	pp_json_string(&json, "time_unit", "ns");
+	pp_json_string(&json, "time_unit", pp_dump_time_unit(dump));
 	pp_json_open_array(&json, "stages");
 	for (uint32_t s = 0; s < program->stage_count; s++) {
 		const struct pp_stage *stage = &program->stages[s];

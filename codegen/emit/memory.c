@@ -321,7 +321,7 @@ void pp_emit_memory_json(const struct pp_dump *dump)
 	pp_json_open_object(&json, NULL);
 	pp_json_string(&json, "schema", "pipec.memory/1");
 	pp_json_string(&json, "unit", dump->bytes ? "bytes" : "stashes");
-	pp_json_string(&json, "time_unit", "ns");
+	pp_json_string(&json, "time_unit", pp_dump_time_unit(dump));
 	pp_json_open_array(&json, "ranks");
 	for (uint32_t rank = 0; rank < dump->program->ranks; rank++) {
 		if (!dump->chosen[rank])

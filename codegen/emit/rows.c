@@ -6,6 +6,7 @@
 #include "ir/rows_print.h"
 
 #include <ctype.h>
+#include <inttypes.h>
 #include <string.h>
 
 static void write_place(const struct pp_dump *dump, const uint32_t *stage_rank)
@@ -29,6 +30,26 @@ static const char *name_of(const struct pp_dump *dump)
 	return plain ? pp_arena_printf(dump->arena, "%s_rows", name) : "frozen";
 }
 
+/* What an order does not fix: the split that it was made for, and the room. */
+static void write_surroundings(const struct pp_dump *dump)
+{
+	const struct pp_program *program = dump->program;
+	uint64_t room = 0;
+	bool titled = true;
+	for (uint32_t s = 0; s < program->stage_count; s++)
+		titled &= program->stages[s].title && *program->stages[s].title;
+	for (uint32_t s = 0; s < program->stage_count && titled; s++)
+		fprintf(dump->out, "%s%s", s ? " | " : "# stages: ", program->stages[s].title);
+	if (titled)
+		fputc('\n', dump->out);
+	for (uint32_t r = 0; r < program->ranks; r++) {
+		uint64_t free = program->rank[r].capacity - program->rank[r].reserve;
+		room = program->rank[r].capacity && (room == 0 || free < room) ? free : room;
+	}
+	if (room)
+		fprintf(dump->out, "# a rank could use %s: memory <= %" PRIu64 "B\n", pp_show_bytes(dump->arena, room), room);
+}
+
 static void write_pair_cost(const struct pp_dump *dump, const struct pp_row *rows)
 {
 	const struct pp_program *program = dump->program;
@@ -42,7 +63,7 @@ static void write_pair_cost(const struct pp_dump *dump, const struct pp_row *row
 	        program->cost.pair_permille % 1000);
 }
 
-void pp_emit_rows(const struct pp_dump *dump)
+void pp_emit_rows(const struct pp_dump *dump, const char *name)
 {
 	const struct pp_program *program = dump->program;
 	struct pp_schedule schedule = {.ranks = program->ranks,
@@ -54,7 +75,9 @@ void pp_emit_rows(const struct pp_dump *dump)
 		schedule.stage_rank[s] = program->stages[s].rank;
 	fprintf(dump->out, "# for pp = %u", program->ranks);
 	write_place(dump, schedule.stage_rank);
-	fprintf(dump->out, ", microbatches = %u\nschedule %s {\n", program->microbatches, name_of(dump));
+	fprintf(dump->out, ", microbatches = %u\n", program->microbatches);
+	write_surroundings(dump);
+	fprintf(dump->out, "schedule %s {\n", name ? name : name_of(dump));
 	write_pair_cost(dump, schedule.rows);
 	pp_rows_print(dump->arena, &schedule, dump->out);
 	fputs("}\n", dump->out);

@@ -28,16 +28,19 @@ static uint32_t causes(const struct pp_dump *dump)
 
 /* ---- table of ranks -------------------------------------------------------------------------- */
 
-static void head_of_ranks(struct pp_table *table, uint32_t mask)
+enum { COLUMNS_OF_COSTS = 2 };
+
+static void head_of_ranks(const struct pp_dump *dump, struct pp_table *table, uint32_t mask)
 {
 	static const char *const last[] = {"longest-idle", "send", "recv", "peak-act", "peak-mem", "params"};
+	const size_t shown = sizeof last / sizeof last[0] - (dump->costless ? COLUMNS_OF_COSTS : 0);
 	pp_table_cell(table, "rank");
 	pp_table_cell(table, "busy");
 	pp_table_cell(table, "bubble");
 	for (unsigned cause = 0; cause < PP_IDLE_COUNT; cause++)
 		if (mask >> cause & 1)
 			pp_table_cell(table, pp_idle_name[cause]);
-	for (size_t i = 0; i < sizeof last / sizeof last[0]; i++)
+	for (size_t i = 0; i < shown; i++)
 		pp_table_cell(table, last[i]);
 }
 
@@ -58,6 +61,8 @@ static void row_of_rank(const struct pp_dump *dump, struct pp_table *table, uint
 	pp_table_cell_uint(table, sim->sent);
 	pp_table_cell_uint(table, sim->received);
 	pp_table_cell_uint(table, sim->peak_stashes);
+	if (dump->costless)
+		return;
 	pp_table_cell(table, pp_show_bytes(dump->arena, sim->peak_bytes));
 	pp_table_cell(table, pp_show_count(dump->arena, pp_rank_params(dump->program, rank)));
 }
@@ -65,8 +70,9 @@ static void row_of_rank(const struct pp_dump *dump, struct pp_table *table, uint
 static void print_ranks(const struct pp_dump *dump)
 {
 	uint32_t mask = causes(dump);
-	struct pp_table table = pp_table_begin(dump->arena, 9 + (unsigned)__builtin_popcount(mask), 1);
-	head_of_ranks(&table, mask);
+	unsigned columns = 9 + (unsigned)__builtin_popcount(mask) - (dump->costless ? COLUMNS_OF_COSTS : 0);
+	struct pp_table table = pp_table_begin(dump->arena, columns, 1);
+	head_of_ranks(dump, &table, mask);
 	for (uint32_t rank = 0; rank < dump->program->ranks; rank++)
 		if (dump->chosen[rank])
 			row_of_rank(dump, &table, mask, rank);
@@ -234,7 +240,10 @@ static void print_costs(const struct pp_dump *dump)
 {
 	fputs(" costs: ", dump->out);
 	print_compute_costs(dump);
-	print_link_costs(dump);
+	if (dump->costless)
+		fputc('\n', dump->out);
+	else
+		print_link_costs(dump);
 	if (utilisation(dump) <= 0)
 		return;
 	double again = flops_of_step(dump, true);
@@ -310,7 +319,8 @@ void pp_emit_stats(const struct pp_dump *dump)
 {
 	print_ranks(dump);
 	print_step(dump);
-	print_memory(dump);
+	if (!dump->costless)
+		print_memory(dump);
 	print_costs(dump);
 	print_loss(dump);
 	print_proof(dump);
@@ -374,7 +384,7 @@ void pp_emit_stats_json(const struct pp_dump *dump)
 	pp_json_uint(&json, "vpp", program->vpp);
 	pp_json_uint(&json, "stages", program->stage_count);
 	pp_json_uint(&json, "microbatches", program->microbatches);
-	pp_json_string(&json, "time_unit", "ns");
+	pp_json_string(&json, "time_unit", pp_dump_time_unit(dump));
 	pp_json_uint(&json, "makespan", sim->makespan);
 	pp_json_uint(&json, "tail", sim->tail);
 	pp_json_uint(&json, "longest_span", sim->longest_span);

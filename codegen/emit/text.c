@@ -8,6 +8,11 @@ const char *pp_dump_time(const struct pp_dump *dump, uint64_t ns)
 	return pp_show_time(dump->arena, ns, dump->unit);
 }
 
+const char *pp_dump_time_unit(const struct pp_dump *dump)
+{
+	return dump->costless ? "unit" : "ns";
+}
+
 char pp_compute_letter(const struct pp_instr *instr)
 {
 	return pp_is_compute(instr) ? pp_phase_name[pp_phase_of(instr)][0] : '\0';
