@@ -289,6 +289,7 @@ bool pp_lean_take(struct pp_unit *unit)
 	if (!lean || lean->needed > pp_order_limit(spec, spec->schedule_memory))
 		return false;
 	unit->first = lean->first;
+	unit->leanest = lean->given != NULL;
 	if (lean->given) {
 		struct pp_schedule *given = pp_schedule_copy(unit->arena, lean->given);
 		given->name = spec->schedule_name;

@@ -55,6 +55,8 @@ static bool run_resolve(struct pp_unit *unit)
 	bool ok =
 	    pp_resolve(unit->arena, unit->strings, unit->sources, unit->ast, &unit->options, unit->diag, &unit->resolved);
 	unit->resolved.spec.profile = unit->profile;
+	if (unit->memory)
+		unit->resolved.spec.schedule_memory = unit->memory;
 	if (ok)
 		share_deadline(unit);
 	if (unit->instead)

@@ -43,6 +43,9 @@ struct pp_unit {
 	const struct pp_schedule *given;
 	const char *instead;
 	struct pp_lean *lean; /* the build that needs least memory (lean.h); NULL: not asked for yet */
+	uint64_t memory;      /* what the schedule may take in place of its `memory <=`, to try less; 0: that */
+	bool rooms_tried;     /* orders for less memory have competed */
+	bool leanest;         /* the order is that of `lean` */
 	bool contestant;
 	uint64_t
 	    to_beat; /* what the objective is elsewhere, or for `given`: what is not less need not be tried; 0: nothing */

@@ -4,6 +4,7 @@
 #include "lean.h"
 #include "schedule_make.h"
 #include "shortage.h"
+#include "split_contest.h"
 
 #include "ir/capped.h"
 #include "ir/figures.h"
@@ -94,7 +95,7 @@ bool pp_rounds_again(struct pp_unit *unit, enum pp_pass *from)
 		return true;
 	}
 	if (unit->replans >= MOST_REPLANS)
-		return pp_lean_take(unit);
+		return pp_split_contest_rooms(unit) || pp_lean_take(unit);
 	unit->order_headroom = pp_order_headroom(unit->arena, unit->program, &unit->stages, unit->order_headroom);
 	if (aware)
 		unit->headroom = unit->order_headroom;
@@ -182,7 +183,7 @@ bool pp_rounds_rescue(struct pp_unit *unit, struct pp_diag *diag)
 	if (limit_of(unit) == UINT64_MAX || unit->contestant ||
 	    (!stuck && strcmp(code, "E0640") != 0 && strcmp(code, "E0670") != 0) || (stuck && !is_stuck_by_memory(unit)))
 		return false;
-	if (pp_lean_take(unit))
+	if (pp_split_contest_rooms(unit) || pp_lean_take(unit))
 		return true;
 	const struct pp_lean *lean = pp_lean_find(unit);
 	if (lean && lean->needed > limit_of(unit))

@@ -27,7 +27,9 @@ enum {
 	MOST_NAMED = 4000,      /* actions of a step: with more, named schedules that look at costs take long */
 	MOST_CONTESTED = 20000, /* actions of a step: with more, one compilation takes seconds */
 	MOST_REFUSED = 4,       /* programs of fixed rows that need more memory than their order */
-	MOST_RUNGS = 64,        /* bounds on memory that splits for fixed rows are made for */
+	MOST_RUNGS = 64,        /* bounds on memory that splits for fixed rows and orders of policies are made for */
+	ROUGH_RUNGS = 16,       /* of them between a power of two and the next */
+	FINE_RUNGS = 64,        /* of those for orders of small programs */
 	OWN_GAIN = 10,          /* percent that a split of its own may win for a named schedule */
 };
 
@@ -45,6 +47,12 @@ struct contest {
 	uint32_t count, most;
 	uint64_t value; /* of the best so far, or of another placement */
 };
+
+/* Of a step whose backwards are split. */
+static uint64_t actions_of(const struct pp_spec *spec)
+{
+	return (uint64_t)spec->stages.stage_count * spec->microbatches * 3;
+}
 
 static struct pp_unit open_trial(const struct pp_unit *unit)
 {
@@ -198,12 +206,13 @@ static void list_splits(struct contest *contest, const struct pp_balance_problem
 			return;
 }
 
-/* The next lower of the bounds on memory that splits for fixed rows are made for, whatever the bound of the spec: an
- * eighth of a power of two apart, so that what competes under less memory competes under more, too. */
-static uint64_t rung_below(uint64_t bytes)
+/* The next lower of the bounds on memory that splits for fixed rows and orders of policies are made for, whatever the
+ * bound of the spec: a power of two over `rungs` apart, so that what competes under less memory competes under more,
+ * too. */
+static uint64_t rung_below(uint64_t bytes, unsigned rungs)
 {
 	uint64_t step = 1;
-	while (step <= bytes / 32)
+	while (step <= bytes / rungs / 2)
 		step *= 2;
 	return bytes ? (bytes - 1) / step * step : 0;
 }
@@ -216,7 +225,8 @@ static void list_splits_of_rows(struct contest *contest, const struct pp_balance
 	uint64_t limit = pp_order_limit(spec, spec->schedule_memory), *cap = PP_NEW_ARRAY(arena, uint64_t, problem->ranks);
 	struct pp_balance_problem tight = *problem;
 	tight.cap = cap;
-	for (uint64_t bound = rung_below(limit + 1), i = 0; bound && i < MOST_RUNGS; bound = rung_below(bound), i++) {
+	for (uint64_t bound = rung_below(limit + 1, ROUGH_RUNGS), i = 0; bound && i < MOST_RUNGS;
+	     bound = rung_below(bound, ROUGH_RUNGS), i++) {
 		struct pp_split split = {0};
 		for (uint32_t r = 0; r < problem->ranks; r++)
 			cap[r] = problem->cap[r] > limit - bound ? problem->cap[r] - (limit - bound) : 0;
@@ -258,6 +268,23 @@ static void compete_plain(struct contest *contest)
 	struct pp_unit plain = open_trial(contest->unit);
 	plain.options.hint.trial = contest->unit->options.hint.trial;
 	compete(contest, &plain, contest->unit->resolved.policy);
+}
+
+/* Rules take more where there is more, and may be slower for it, or stuck: they are tried under ever less. */
+static void compete_rooms(struct contest *contest)
+{
+	struct pp_unit *unit = contest->unit;
+	const struct pp_spec *spec = &unit->resolved.spec;
+	uint64_t bound = pp_order_limit(spec, spec->schedule_memory), most = MOST_ACTIONS / actions_of(spec);
+	unsigned rungs = most < 2 * FINE_RUNGS ? ROUGH_RUNGS : FINE_RUNGS;
+	bound = bound == UINT64_MAX ? 0 : bound + 1;
+	most = most < LEAST_SPLITS ? LEAST_SPLITS : most > MOST_RUNGS ? MOST_RUNGS : most;
+	unit->rooms_tried = true;
+	for (uint64_t i = 0; i < most && (bound = rung_below(bound, rungs)) > 0; i++) {
+		struct pp_unit trial = open_trial(unit);
+		trial.memory = bound;
+		compete(contest, &trial, unit->resolved.policy);
+	}
 }
 
 /* Whether some order on a split may still be faster than the best; with its memory as far as it is known. */
@@ -345,10 +372,10 @@ static void compete_as(struct contest *contest, const struct pp_policy *policy, 
 static void compete_named(struct contest *contest)
 {
 	const struct pp_spec *spec = &contest->unit->resolved.spec;
-	uint64_t actions = (uint64_t)spec->stages.stage_count * spec->microbatches * 3;
 	for (size_t i = 0; i < pp_policy_count; i++) {
 		const struct pp_policy *policy = &pp_policies[i];
-		if (policy->status != PP_NOW || strcmp(policy->name, "search") == 0 || (policy->aware && actions > MOST_NAMED))
+		if (policy->status != PP_NOW || strcmp(policy->name, "search") == 0 ||
+		    (policy->aware && actions_of(spec) > MOST_NAMED))
 			continue;
 		compete_as(contest, policy, NULL);
 		for (uint32_t k = 0; policy->aware && k < contest->count && contest->splits[k].least < contest->value; k++)
@@ -377,11 +404,10 @@ static void search_on(struct contest *contest)
 static bool is_open(const struct pp_unit *unit)
 {
 	const struct pp_spec *spec = &unit->resolved.spec;
-	uint64_t actions = (uint64_t)spec->stages.stage_count * spec->microbatches * 3;
 	bool ours = unit->resolved.policy || (unit->resolved.schedule && !unit->resolved.imported);
 	return ours && !spec->stages.split && spec->stages.balance == PP_BALANCE_TIME && spec->stages.stage_count > 1 &&
 	       spec->seek.objective != PP_SEEK_MEMORY && (spec->schedule_memory || spec->cluster.gpu.memory) &&
-	       actions <= MOST_CONTESTED;
+	       actions_of(spec) <= MOST_CONTESTED;
 }
 
 /* The splits, where memory is short. */
@@ -389,7 +415,7 @@ static void find_splits(struct contest *contest)
 {
 	struct pp_unit *draft = contest->draft;
 	const struct pp_spec *spec = &draft->resolved.spec;
-	uint64_t actions = (uint64_t)spec->stages.stage_count * spec->microbatches * 3, most = MOST_ACTIONS / actions;
+	uint64_t most = MOST_ACTIONS / actions_of(spec);
 	contest->most = most < LEAST_SPLITS ? LEAST_SPLITS : most > MOST_SPLITS ? MOST_SPLITS : (uint32_t)most;
 	uint64_t *buffers = PP_NEW_ARRAY(draft->arena, uint64_t, spec->parallel.pp);
 	for (uint32_t r = 0; r < spec->parallel.pp; r++)
@@ -416,8 +442,10 @@ static void hold(struct contest *contest)
 		return;
 	}
 	compete_split(contest);
-	if (strcmp(resolved->policy ? resolved->policy : "", "search") == 0)
+	if (resolved->policy && strcmp(resolved->policy, "search") == 0)
 		compete_named(contest);
+	else if (resolved->schedule)
+		compete_rooms(contest);
 }
 
 void pp_split_contest(struct pp_unit *unit)
@@ -432,4 +460,16 @@ void pp_split_contest(struct pp_unit *unit)
 	pp_arena_destroy(draft.arena);
 	if (unit->given && unit->given->search && !unit->options.hint.trial)
 		search_on(&contest);
+}
+
+bool pp_split_contest_rooms(struct pp_unit *unit)
+{
+	const struct pp_spec *spec = &unit->resolved.spec;
+	if (unit->contestant || unit->rooms_tried || unit->given || !unit->resolved.schedule ||
+	    !pp_schedule_aware(&unit->resolved) || spec->seek.objective == PP_SEEK_MEMORY ||
+	    actions_of(spec) > MOST_CONTESTED)
+		return false;
+	struct contest contest = {.unit = unit, .value = UINT64_MAX};
+	compete_rooms(&contest);
+	return unit->given != NULL;
 }

@@ -81,6 +81,10 @@ static void print_text(const struct pp_unit *unit, const char *output, FILE *out
 	fputc('\n', out);
 	if (unit->schedule.search)
 		pp_search_print(unit->arena, &unit->resolved, &unit->schedule, &unit->sim, out);
+	if (unit->leanest)
+		fputs(
+		    "order: the leanest that is known, as none that the policy makes fits; with more memory it may be faster\n",
+		    out);
 }
 
 static void print_json(const struct pp_unit *unit, const char *output, FILE *out)
@@ -114,6 +118,8 @@ static void print_json(const struct pp_unit *unit, const char *output, FILE *out
 	pp_json_number(&json, "bubble", unit->sim.bubble);
 	pp_json_uint(&json, "peak_bytes", program->rank[rank].arena_bytes);
 	pp_json_uint(&json, "peak_rank", rank);
+	if (unit->leanest)
+		pp_json_bool(&json, "leanest", true);
 	if (unit->stages.joint)
 		json_split(unit->stages.joint, &json);
 	if (unit->schedule.search)
