@@ -14,17 +14,19 @@
 #include <string.h>
 
 enum {
-	MOST_ACTIONS = 1 << 20, /* of a step */
-	LEVEL_STEPS = 24,       /* halvings of what the fullest rank may take */
-	GROUPED_STEPS = 10,     /* with several stages on a rank, where a split takes a search */
-	LEVEL_ROUNDS = 3,       /* splits, each made with what the plan before took for messages and workspace */
-	ROOM_STEPS = 24,        /* rooms that a policy is tried in, each a quarter more than the one before */
+	MOST_ACTIONS = 1 << 20,  /* of a step */
+	LEVEL_STEPS = 24,        /* halvings of what the fullest rank may take */
+	GROUPED_STEPS = 10,      /* with several stages on a rank, where a split takes a search */
+	LEVEL_ROUNDS = 3,        /* splits, each made with what the plan before took for messages and workspace */
+	MOST_SHIFTING = 1 << 24, /* layers looked at, over all boundaries that are moved */
+	ROOM_STEPS = 24,         /* rooms that a policy is tried in, each a quarter more than the one before */
 };
 
 /* What is tried. */
 struct attempt {
 	const struct pp_unit *unit;
 	bool fused;               /* the backward of one microbatch at a time */
+	bool plain;               /* the split that is balanced without regard to memory, as the unit's own would be */
 	bool again;               /* with other parts computed again */
 	uint8_t parts;            /* which */
 	const uint64_t *headroom; /* [ranks]: beside the layers, as a plan took it; NULL: not known */
@@ -76,16 +78,48 @@ static bool split_by_bytes(struct pp_arena *arena, const struct pp_balance_probl
 	return pp_balance_solve(arena, &even, split);
 }
 
+static bool may_hold(const struct pp_balance_problem *problem, uint32_t layers)
+{
+	return layers >= problem->min_layers && layers > 0 && (problem->max_layers == 0 || layers <= problem->max_layers);
+}
+
+/* Moves a boundary between two stages by one layer wherever the fullest rank takes less for it. */
+static void shift_layers(const struct pp_balance_problem *problem, const uint64_t *headroom, uint32_t *first,
+                         uint64_t *bytes)
+{
+	uint64_t most = fullest(problem, headroom, first, bytes), work = 0;
+	for (bool moved = true; moved;) {
+		moved = false;
+		for (uint32_t s = 1; s < problem->stages && work < MOST_SHIFTING; s++)
+			for (int way = 0; way < 2; way++, work += problem->layers) {
+				uint32_t before = first[s];
+				first[s] = way ? before + 1 : before - 1;
+				uint64_t now = may_hold(problem, first[s] - first[s - 1]) && may_hold(problem, first[s + 1] - first[s])
+				                   ? fullest(problem, headroom, first, bytes)
+				                   : most;
+				moved |= now < most;
+				first[s] = now < most ? first[s] : before;
+				most = now < most ? now : most;
+			}
+	}
+}
+
 /* The split whose fullest rank takes least: the least cap under which there is one. */
 static uint32_t *level(struct pp_arena *arena, const struct pp_balance_problem *problem, const uint64_t *headroom)
 {
 	struct pp_balance_problem capped = *problem;
 	uint64_t *cap = PP_NEW_ARRAY(arena, uint64_t, problem->ranks),
 	         *bytes = PP_NEW_ARRAY(arena, uint64_t, problem->ranks);
-	struct pp_split best = {0};
+	struct pp_split best = {0}, timed = {0};
 	if (!split_by_bytes(arena, problem, &best))
 		return NULL;
 	uint64_t low = 0, high = fullest(problem, headroom, best.first, bytes);
+	capped.static_bytes = NULL;
+	if (pp_balance_solve(arena, &capped, &timed) && fullest(problem, headroom, timed.first, bytes) < high) {
+		best = timed;
+		high = fullest(problem, headroom, best.first, bytes);
+	}
+	capped.static_bytes = problem->static_bytes;
 	capped.cap = cap;
 	unsigned steps = problem->stages <= problem->ranks ? LEVEL_STEPS : GROUPED_STEPS;
 	for (unsigned i = 0; i < steps && high - low > high / 4096; i++) {
@@ -102,6 +136,8 @@ static uint32_t *level(struct pp_arena *arena, const struct pp_balance_problem *
 		best = split;
 		high = fullest(problem, headroom, best.first, bytes);
 	}
+	if (problem->stages > problem->ranks)
+		shift_layers(problem, headroom, best.first, bytes);
 	return best.first;
 }
 
@@ -205,7 +241,7 @@ static bool begin(struct pp_unit *trial, const struct attempt *attempt)
 static bool split_and_order(struct pp_unit *trial, const struct attempt *attempt)
 {
 	const struct pp_spec *spec = &trial->resolved.spec;
-	if (splits_itself(spec)) {
+	if (splits_itself(spec) && !attempt->plain) {
 		trial->first = level(trial->arena,
 		                     pp_partition_problem(trial->arena, spec, &trial->draft, attempt->headroom, &trial->stages),
 		                     attempt->headroom);
@@ -251,7 +287,8 @@ static bool try_once(struct pp_arena *arena, const struct attempt *attempt, stru
 /* What a plan takes for messages and workspace moves the level, so the split is made again with that. */
 static void try_form(struct pp_arena *arena, struct attempt attempt, struct pp_lean *best)
 {
-	unsigned rounds = splits_itself(&attempt.unit->resolved.spec) ? LEVEL_ROUNDS : 1;
+	bool splits = splits_itself(&attempt.unit->resolved.spec);
+	unsigned rounds = splits && !attempt.plain ? LEVEL_ROUNDS : 1;
 	struct result result = {0};
 	for (unsigned i = 0; i < rounds && try_once(arena, &attempt, &result); i++) {
 		if (best->needed == 0 || result.lean.needed < best->needed)
@@ -265,6 +302,11 @@ static struct pp_lean find(struct pp_arena *arena, struct attempt attempt)
 	const struct pp_unit *unit = attempt.unit;
 	struct pp_lean best = {0};
 	try_form(arena, attempt, &best);
+	if (splits_itself(&unit->resolved.spec)) {
+		attempt.plain = true;
+		try_form(arena, attempt, &best);
+		attempt.plain = false;
+	}
 	attempt.fused = true;
 	if (unit->resolved.policy && strcmp(unit->resolved.policy, "search") == 0)
 		try_form(arena, attempt, &best);

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 
@@ -97,9 +98,36 @@ static void leanest_order_is_said(void **state)
 	assert_null(strstr(said, "leanest"));
 }
 
+/* What a refusal calls enough is no more than what the build without a limit takes. */
+static void no_more_is_advised_than_is_taken(void **state)
+{
+	(void)state;
+	static const char *const schedules[] = {"zb_h1", "gis"};
+	for (unsigned i = 0; i < 2; i++) {
+		struct pp_arena *arena = pp_arena_create(NULL);
+		const char *sets[] = {"parallel.vpp=2", "schedule.memory=9MiB"};
+		struct pp_unit free = open_unit(arena, small_gpt, schedules[i], sets, 1),
+		               tight = open_unit(arena, small_gpt, schedules[i], sets, 2);
+		assert_true(pp_compile(&free, PP_PASS_simulate, NULL, NULL));
+		assert_false(pp_compile(&tight, PP_PASS_simulate, NULL, NULL));
+		uint64_t taken = 0;
+		for (uint32_t r = 0; r < free.program->ranks; r++)
+			taken = free.program->rank[r].arena_bytes > taken ? free.program->rank[r].arena_bytes : taken;
+		char said[4096] = "";
+		FILE *out = fmemopen(said, sizeof said, "w");
+		pp_diag_print(tight.diag, out, PP_DIAG_HUMAN, false);
+		fclose(out);
+		const char *advice = strstr(said, "`memory <= ");
+		assert_non_null(advice);
+		assert_true(strtoull(advice + strlen("`memory <= "), NULL, 10) <= taken);
+		pp_arena_destroy(arena);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(more_memory_is_not_slower),
-	                                   cmocka_unit_test(leanest_order_is_said)};
+	                                   cmocka_unit_test(leanest_order_is_said),
+	                                   cmocka_unit_test(no_more_is_advised_than_is_taken)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
