@@ -136,6 +136,7 @@ static void report_over(const struct pp_unit *unit, const struct pp_lean *least)
 		    pp_show_bytes(arena, over));
 	pp_note(m, "weights, gradients, moments and workspace %s, activations and messages %s",
 	        pp_show_bytes(arena, least->fixed), pp_show_bytes(arena, least->needed - least->fixed));
+	pp_shortage_help_recompute(unit, m, least->needed);
 	pp_shortage_help(unit, m, least->needed);
 	if (searches(unit) || unit->draft.microbatches == 1)
 		pp_help(m, "or use more pipeline ranks (pp), or a smaller microbatch");

@@ -109,21 +109,28 @@ static enum again recompute_of(const struct pp_model *model)
 	return all == PP_RECOMPUTE_FULL ? ALL_AGAIN : any ? SOME_AGAIN : NONE_AGAIN;
 }
 
-/* What more recompute would do about it: said where it suffices, or, if there is none yet, where stashes are most of
- * the memory. */
-static void help_recompute(struct pp_message *message, const struct pp_unit *unit, enum again now, uint64_t limit,
-                           bool mostly)
+void pp_shortage_help_recompute(const struct pp_unit *unit, struct pp_message *message, uint64_t needed)
 {
 	struct pp_arena *arena = unit->arena;
-	uint64_t full = pp_lean_needed_with(unit, PP_RECOMPUTE_FULL);
-	bool fits = full && full <= limit;
-	if (now == SOME_AGAIN && fits)
-		pp_help(message, "`recompute = full` -> %s, which fits", pp_show_bytes(arena, full));
-	if (now != NONE_AGAIN || full == 0 || (!fits && !mostly))
+	const struct pp_spec *spec = &unit->resolved.spec;
+	enum again now = recompute_of(&spec->model);
+	if (!spec->model.trains || now == ALL_AGAIN)
 		return;
-	uint64_t cheap = pp_lean_needed_with(unit, PP_RECOMPUTE_NORM | PP_RECOMPUTE_ACT);
-	pp_help(message, "`recompute = [norm, act]` -> %s%s | `recompute = full` -> %s%s", pp_show_bytes(arena, cheap),
-	        cheap <= limit ? ", which fits" : "", pp_show_bytes(arena, full), fits ? ", which fits" : "");
+	static const struct {
+		const char *text;
+		uint8_t parts;
+	} settings[] = {{"[norm, act]", PP_RECOMPUTE_NORM | PP_RECOMPUTE_ACT}, {"full", PP_RECOMPUTE_FULL}};
+	uint64_t limit = pp_order_limit(spec, spec->schedule_memory);
+	const char *text = "";
+	for (unsigned i = now == SOME_AGAIN; i < 2; i++) {
+		uint64_t bytes = pp_lean_needed_with(unit, settings[i].parts);
+		if (bytes == 0 || bytes >= needed)
+			continue;
+		text = pp_arena_printf(arena, "%s%s`recompute = %s` -> %s%s", text, *text ? " | " : "", settings[i].text,
+		                       pp_show_bytes_beside(arena, bytes, needed), bytes <= limit ? ", which fits" : "");
+	}
+	if (*text)
+		pp_help(message, "%s", text);
 }
 
 static uint32_t most_stashes(const struct pp_balance_problem *problem, uint32_t rank)
@@ -189,9 +196,8 @@ void pp_shortage_report(const struct pp_unit *unit, const struct pp_lean *lean)
 	pp_note(m, "%s, stashes %s%s%s%s", states_text(arena, spec, &unit->stages, problem, of->first, of->rank),
 	        pp_show_bytes(arena, stashes), largest_text(arena, spec, problem, of->first, of->rank, stashes),
 	        buffers ? ", messages, workspace and the like " : "", buffers ? pp_show_bytes(arena, buffers) : "");
-	enum again now = recompute_of(&spec->model);
-	if (lean && spec->model.trains && now != ALL_AGAIN)
-		help_recompute(m, unit, now, limit, stashes > fixed);
+	if (lean)
+		pp_shortage_help_recompute(unit, m, lean->needed);
 	if (lean)
 		pp_shortage_help(unit, m, lean->needed);
 	help_other(m, spec, stashes > fixed, most_stashes(problem, of->rank));

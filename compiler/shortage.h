@@ -10,6 +10,9 @@ bool pp_shortage_is_bounded(const struct pp_unit *unit);
 /* "`memory <= 2244864B` is enough", or what the device would need. `needed`: bytes of the fullest arena as planned. */
 void pp_shortage_help(const struct pp_unit *unit, struct pp_message *message, uint64_t needed);
 
+/* What recomputing more in all blocks would need, of each setting with which it is less than `needed`. */
+void pp_shortage_help_recompute(const struct pp_unit *unit, struct pp_message *message, uint64_t needed);
+
 /* requires: the unit's stages from pp_partition, over their memory. lean: what the numbers are of; NULL: none could be
  * made, then they are those of the balance. */
 void pp_shortage_report(const struct pp_unit *unit, const struct pp_lean *lean);
