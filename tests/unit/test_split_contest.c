@@ -71,7 +71,7 @@ static void search_beats_what_fits(void **state)
 	(void)state;
 	static const char *const flat[] = {"1f1b", "eager_1f1b", "zb_h1", NULL};
 	static const char *const folded[] = {"v_half", "v_min", "v_adaptive", "gis_h", NULL};
-	static const unsigned caps[] = {1536, 1800, 0}, few[] = {260, 0}, small[] = {130, 260, 600, 0};
+	static const unsigned caps[] = {1536, 0}, few[] = {260, 0}, small[] = {130, 600, 0};
 	check(gpt, "parallel.vpp=1", caps, flat);
 	check(custom, "parallel.vpp=1", small, flat);
 	check(custom, "parallel.vpp=2", few, folded);
