@@ -1,6 +1,7 @@
 /* What would unlock a stuck policy, found by trying: a limit on the forwards of chunk 0 beside the others (a total
- * limit alone lets chunk 0 fill the memory that the later chunks need), and a higher limit. Bounded work: trials stop
- * when they have taken MOST_ACTIONS actions together. */
+ * limit alone lets chunk 0 fill the memory that the later chunks need), and a higher limit,
+ * or, where the room is short, `> W` behind every `prefer`; what memory would be enough the caller says. Bounded work:
+ * trials stop when they have taken MOST_ACTIONS actions together. */
 #include "report.h"
 
 #include "ir/capped.h"
@@ -126,18 +127,17 @@ static const char *try_without(struct trial *trial, struct pp_limit *limit)
 	                : NULL;
 }
 
-static const char *try_room(struct trial *trial, const struct pp_order_problem *problem, uint32_t rank)
+/* Weight gradients end what is held: a line that does not list them may wait for room that only they make. */
+static const char *try_weights(struct trial *trial)
 {
-	uint64_t step = largest_stash(problem, rank), time;
-	for (uint64_t more = 1; step > 0 && more < UINT64_C(1) << 20; more += more < 4 ? 1 : more / 2) {
-		trial->rules->more_room = pp_times(more, step);
-		bool finished = finishes(trial, &time);
-		trial->rules->more_room = 0;
-		if (finished)
-			return pp_arena_printf(trial->arena, "with %s more room for stashes on every rank it ends after %s",
-			                       pp_show_bytes(trial->arena, pp_times(more, step)), time_text(trial, time));
-	}
-	return NULL;
+	uint64_t time;
+	trial->rules->weights_last = true;
+	bool finished = pp_rules_split(trial->rules) && finishes(trial, &time);
+	trial->rules->weights_last = false;
+	return finished
+	           ? pp_arena_printf(trial->arena, "with `> W` at the end of every `prefer` that lacks it, it ends after %s",
+	                             time_text(trial, time))
+	           : NULL;
 }
 
 static void add(struct pp_advice *advice, const char *line)
@@ -158,7 +158,7 @@ struct pp_advice pp_rules_advise(struct pp_arena *arena, struct pp_rules *rules,
 	if (input->stages > input->ranks)
 		add(&advice, try_chunk(&trial));
 	if (!limit)
-		add(&advice, try_room(&trial, problem, rank));
+		add(&advice, try_weights(&trial));
 	else if (limit->sides[0].expr)
 		add(&advice, try_higher(&trial, limit, problem, blamed));
 	else

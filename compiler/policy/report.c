@@ -207,7 +207,7 @@ void pp_rules_report_stuck(struct pp_arena *arena, struct pp_rules *rules, const
 	if (held->unlisted || !advise)
 		return;
 	struct pp_advice advice = pp_rules_advise(arena, rules, input, problem, list, held->limit, held->rank);
-	if (advice.count == 0)
+	if (advice.count == 0 && held->limit)
 		pp_help(message, "no change of this limit alone was found to let it finish");
 	for (unsigned i = 0; i < advice.count; i++)
 		pp_help(message, "%s", advice.lines[i]);

@@ -164,9 +164,9 @@ static struct pp_limit *first_broken(struct pp_rules *rules, const struct pp_lis
 	return NULL;
 }
 
-static bool within_room(const struct pp_rules *rules, const struct pp_list_candidate *candidate)
+static bool within_room(const struct pp_list_candidate *candidate)
 {
-	return candidate->over <= rules->more_room;
+	return candidate->over == 0;
 }
 
 /* Trial: would this forward be one too many of chunk 0? */
@@ -182,7 +182,7 @@ static bool beyond_trial(const struct pp_rules *rules, const struct pp_list_rank
 static bool permitted(struct pp_rules *rules, const struct pp_list_rank *rank,
                       const struct pp_list_candidate *candidate)
 {
-	if (!within_room(rules, candidate) || beyond_trial(rules, rank, candidate))
+	if (!within_room(candidate) || beyond_trial(rules, rank, candidate))
 		return false;
 	struct pp_limit *broken = first_broken(rules, rank, candidate);
 	if (broken)
@@ -285,6 +285,12 @@ uint32_t pp_rules_choose(void *context, uint64_t now, const struct pp_list_rank 
 		if (taken)
 			return (uint32_t)(taken - ready);
 	}
+	struct pp_alternative weights = {.kind = PP_W};
+	const struct pp_list_candidate *last = preference && rules->weights_last && !rules->failed
+	                                           ? try_action(rules, &weights, now, rank, ready, count)
+	                                           : NULL;
+	if (last)
+		return (uint32_t)(last - ready);
 	return rules->failed ? PP_LIST_STOP : PP_LIST_WAIT;
 }
 
@@ -303,7 +309,7 @@ bool pp_rules_blame(struct pp_rules *rules, const struct pp_list_rank *rank, con
 	*turn = preference;
 	*unlisted = !listed;
 	*limit = NULL;
-	if (!listed || !within_room(rules, candidate))
+	if (!listed || !within_room(candidate))
 		return true;
 	*limit = first_broken(rules, rank, candidate);
 	return *limit != NULL;

@@ -47,7 +47,7 @@ struct pp_rules {
 	struct pp_diag *diag; /* where the evaluation of a rule reports */
 	/* Trial: besides, most forwards of chunk 0 whose W (or B, where no I is taken) has not ended; 0: none. */
 	uint32_t most_of_chunk;
-	uint64_t more_room; /* trial: bytes beyond the room of each rank */
+	bool weights_last; /* trial: where a `prefer` takes nothing, W as if it stood at its end */
 	bool failed;
 };
 
