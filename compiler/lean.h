@@ -17,9 +17,9 @@ struct pp_lean {
 /* requires: a unit after the draft pass. ensures: kept in the unit, made at most once. NULL: none could be made.
  *
  * A split of the user's, or even, stays; else it is the one whose fullest rank needs least, with several stages on a
- * rank the best that is found, and no worse than the one that is balanced without regard to memory. Rows stay too; `search`
- * gets one microbatch at a time, other policies that look at memory get as little as lets them finish. Each is lowered
- * and planned. */
+ * rank the best that is found, and no worse than the one that is balanced without regard to memory. Rows stay too;
+ * `search` gets one microbatch at a time, other policies that look at memory get as little as lets them finish. Each is
+ * lowered and planned. */
 const struct pp_lean *pp_lean_find(struct pp_unit *unit);
 
 /* Where it fits: make the unit take its split and order, from the partition pass on. False: it does not, or the unit is

@@ -135,7 +135,10 @@ static void take_reason(struct pp_arena *arena, const struct pp_diag *diag, cons
 	struct pp_first_error first = pp_diag_first_error(diag);
 	*code = pp_arena_printf(arena, "%s", first.code);
 	*reason = pp_arena_printf(arena, "%s", first.summary);
-	*help = pp_arena_printf(arena, "%s", first.help);
+	bool or = strncmp(first.help, "or ", 3) == 0; /* beside nothing */
+	*help = pp_arena_printf(arena, "%s", first.help + (or ? 3 : 0));
+	if (strcmp(first.code, "E0630") == 0 && *first.enough && strcmp(first.enough, first.help) != 0)
+		*help = pp_arena_printf(arena, "%s; %s", first.help, first.enough);
 }
 
 static bool same_base(const struct planning *planning, const char **values)

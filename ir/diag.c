@@ -446,17 +446,20 @@ static void print_json(const struct pp_diag *diag, const struct pp_message *mess
 
 struct pp_first_error pp_diag_first_error(const struct pp_diag *diag)
 {
-	static const char help[] = "help: ";
-	struct pp_first_error first = {"", "", ""};
+	static const char help[] = "help: ", memory[] = "help: `memory <= ";
+	struct pp_first_error first = {"", "", "", ""};
 	for (size_t i = 0; i < diag->count; i++) {
 		const struct pp_message *message = diag->items[i];
 		if (message->severity != PP_ERROR)
 			continue;
 		first.code = message->code;
 		first.summary = message->summary;
-		for (size_t n = message->note_count; n-- > 0;)
+		for (size_t n = message->note_count; n-- > 0;) {
 			if (strncmp(message->notes[n], help, sizeof help - 1) == 0)
 				first.help = message->notes[n] + sizeof help - 1;
+			if (strncmp(message->notes[n], memory, sizeof memory - 1) == 0)
+				first.enough = message->notes[n] + sizeof help - 1;
+		}
 		break;
 	}
 	return first;

@@ -62,6 +62,7 @@ static inline bool pp_diag_ok(const struct pp_diag *diag)
 /* The first error in a few words; all of them "" if there is none. */
 struct pp_first_error {
 	const char *code, *summary, *help; /* help "": it has none */
+	const char *enough;                /* the help that says what memory is enough, or "" */
 };
 struct pp_first_error pp_diag_first_error(const struct pp_diag *diag);
 

@@ -134,10 +134,10 @@ static const char *try_weights(struct trial *trial)
 	trial->rules->weights_last = true;
 	bool finished = pp_rules_split(trial->rules) && finishes(trial, &time);
 	trial->rules->weights_last = false;
-	return finished
-	           ? pp_arena_printf(trial->arena, "with `> W` at the end of every `prefer` that lacks it, it ends after %s",
-	                             time_text(trial, time))
-	           : NULL;
+	return finished ? pp_arena_printf(trial->arena,
+	                                  "with `> W` at the end of every `prefer` that lacks it, it ends after %s",
+	                                  time_text(trial, time))
+	                : NULL;
 }
 
 static void add(struct pp_advice *advice, const char *line)

@@ -189,8 +189,7 @@ static void stuck_on_the_room(void **state)
 	    "   = note: done on rank 0: F.0 6, F.1 0\n"
 	    "   = note: ready and held back: rank 0: F.0 of microbatch 6; rank 0: F.1 of microbatch 0; rank 1: F.0 of "
 	    "microbatch 5; rank 1: F.1 of microbatch 1; …\n"
-	    "   = help: with `limit F.0 - W.0 <= 5` besides it ends after 530ns\n"
-	    "   = help: with 2.0 KiB more room for stashes on every rank it ends after 510ns\n");
+	    "   = help: with `limit F.0 - W.0 <= 5` besides it ends after 530ns\n");
 	expanded_free(&x);
 	x = run_schedule("policy { prefer F.1 > F.0 > I > W }", shape, costs, NULL, true);
 	assert_int_equal(pp_diag_errors(x.diag), 1); /* a draft has no advice */
