@@ -60,8 +60,8 @@ run quiet 0 "$BIN/piperun" -q "$work/four.pps" --transport=loop --jitter=3 --che
 [ -s "$work/quiet.out" ] && { echo "quiet: want no output"; failures=1; }
 lines quiet 0 .
 
-run later 2 "$BIN/piperun" --graph "$work/four.pps"
-lines later 1 '^piperun: --graph is not supported yet$'
+run later 2 "$BIN/piperun" --verify "$work/four.pps"
+lines later 1 '^piperun: --verify is not supported yet$'
 run operands 2 "$BIN/piperun"
 lines operands 1 '^piperun: want one program to run, got 0; see piperun --help$'
 run threads 2 "$BIN/piperun" --threads=2 "$work/four.pps"
