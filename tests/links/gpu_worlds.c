@@ -223,7 +223,7 @@ static void enter_link(struct world *world, uint32_t rank, struct pp_test_seat *
 	struct gpu *gpu = world->gpus[rank] = make_gpu(rank);
 	gpu->link = link;
 	gpu->below = world->local ? pp_local_open(world->local, rank, &status) : NULL;
-	struct pp_link_environment environment = pp_link_environment_take();
+	struct pp_link_environment environment = {0}; /* threads run already: nothing of it is set */
 	struct pp_link_start start = {.program = world->program,
 	                              .world = rank,
 	                              .shared = share_devices(world->program),
