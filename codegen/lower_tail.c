@@ -49,14 +49,6 @@ static void fill_use_base(struct pp_tail *tail)
 		tail->use_base[tensor + 1] += tail->use_base[tensor];
 }
 
-bool pp_tail_first_on_rank(const struct pp_tail *tail, uint32_t use)
-{
-	for (uint32_t earlier = tail->use_base[tail->program->uses[use].tensor]; earlier < use; earlier++)
-		if (pp_tail_rank_of(tail, earlier) == pp_tail_rank_of(tail, use))
-			return false;
-	return true;
-}
-
 static void note_state(const struct pp_tail *tail, uint32_t rank, uint32_t slot)
 {
 	uint32_t tensor = tail->program->rank[rank].slots[slot].tensor;

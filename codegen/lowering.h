@@ -50,10 +50,10 @@ struct pp_lowering {
 /* lower_link.c: the slowest link on the ring of a group. */
 void pp_group_link(const struct pp_lowering *lowering, struct pp_group *group);
 
-/* Append to a rank's stream; `order` is the position in G of a post, else PP_NULL. */
+/* lower_emit.c: append to a rank's stream; `order` is the position in G of a post, else PP_NULL. */
 void pp_lowering_emit(struct pp_lowering *lowering, uint32_t rank, const struct pp_instr *instr, uint32_t order);
 
-/* lower.c: `wait` for a transfer on one of its ranks; load and compute; the post of one end, `order` as above. */
+/* `wait` for a transfer on one of its ranks; load and compute; the post of one end, `order` as above. */
 void pp_lowering_emit_wait(struct pp_lowering *lowering, uint32_t rank, uint32_t transfer);
 void pp_lowering_emit_compute(struct pp_lowering *lowering, uint32_t compute);
 void pp_lowering_emit_post(struct pp_lowering *lowering, uint32_t transfer, bool receives, uint32_t order);

@@ -62,7 +62,7 @@ struct pp_post_slots {
 	uint32_t *send, *recv;
 };
 
-/* Slot that a `wait` of this rank waits for, or PP_NULL. */
+/* plan_waits.c: slot that a `wait` of this rank waits for, or PP_NULL. */
 uint32_t pp_waited_slot(const struct pp_program *program, const struct pp_post_slots *posts, uint32_t rank,
                         const struct pp_instr *wait);
 
@@ -71,7 +71,7 @@ static inline bool pp_waits_for_send(const struct pp_program *program, uint32_t 
 	return instr->op == PP_OP_WAIT && program->channels[instr->a[0]].source == rank;
 }
 
-/* plan_waits.c: move each wait for a send of this rank to just before the first write over the sent bytes. Slots are
+/* Move each wait for a send of this rank to just before the first write over the sent bytes. Slots are
  * placed. */
 void pp_plan_waits(struct pp_arena *scratch, const struct pp_program *program, const struct pp_post_slots *posts,
                    uint32_t rank, struct pp_stream *stream);

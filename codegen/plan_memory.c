@@ -73,16 +73,6 @@ static void find_posts(struct plan *plan, uint32_t index)
 	}
 }
 
-uint32_t pp_waited_slot(const struct pp_program *program, const struct pp_post_slots *posts, uint32_t rank,
-                        const struct pp_instr *wait)
-{
-	const struct pp_channel *channel = &program->channels[wait->a[0]];
-	uint64_t at = posts->base[wait->a[0]] + wait->a[1];
-	if (at >= posts->base[wait->a[0] + 1] || (channel->source != rank && channel->destination != rank))
-		return PP_NULL; /* not a program that verifies */
-	return channel->source == rank ? posts->send[at] : posts->recv[at];
-}
-
 /* ---- lifetimes ------------------------------------------------------------------------------- */
 
 static void use_slot(struct rank_plan *rank, uint32_t slot, uint64_t position)

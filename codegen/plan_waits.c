@@ -13,6 +13,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+uint32_t pp_waited_slot(const struct pp_program *program, const struct pp_post_slots *posts, uint32_t rank,
+                        const struct pp_instr *wait)
+{
+	const struct pp_channel *channel = &program->channels[wait->a[0]];
+	uint64_t at = posts->base[wait->a[0]] + wait->a[1];
+	if (at >= posts->base[wait->a[0] + 1] || (channel->source != rank && channel->destination != rank))
+		return PP_NULL; /* not a program that verifies */
+	return channel->source == rank ? posts->send[at] : posts->recv[at];
+}
+
 struct cells {
 	uint64_t *borders; /* ascending; cell i is [borders[i], borders[i + 1]) */
 	uint32_t count;    /* of cells */

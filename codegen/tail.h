@@ -46,7 +46,13 @@ static inline uint32_t pp_tail_rank_of(const struct pp_tail *tail, uint32_t use)
 
 /* Is this the first use of its tensor on its rank? A tensor has as many uses as the model has layers that tie it: few.
  */
-bool pp_tail_first_on_rank(const struct pp_tail *tail, uint32_t use);
+static inline bool pp_tail_first_on_rank(const struct pp_tail *tail, uint32_t use)
+{
+	for (uint32_t earlier = tail->use_base[tail->program->uses[use].tensor]; earlier < use; earlier++)
+		if (pp_tail_rank_of(tail, earlier) == pp_tail_rank_of(tail, use))
+			return false;
+	return true;
+}
 
 /* lower_reduce.c. False: a tensor is too large for a collective, reported. */
 void pp_tail_groups(struct pp_tail *tail);
