@@ -12,13 +12,6 @@
 
 enum { BARE_POLLS = 100, YIELDS = 100, SLEEP_NS = 50000 };
 
-uint64_t pp_clock(void)
-{
-	struct timespec now;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 void pp_watch_init(struct pp_watch *watch, const struct pp_program *program, uint32_t world, uint64_t timeout)
 {
 	memset(watch, 0, sizeof *watch);

@@ -6,6 +6,7 @@
 #ifndef PP_WATCH_H
 #define PP_WATCH_H
 
+#include "clock.h"
 #include "control/whereabouts.h"
 
 #include "ir/grid.h"
@@ -75,9 +76,6 @@ bool pp_watch_pass(struct pp_watch *watch, uint64_t step);
 /* One line about this rank on its own: control/report.h, and WHY, which may be NULL. Only the first call for a watch
  * prints; returns whether it did. */
 bool pp_watch_report(struct pp_watch *watch, const char *why, FILE *out);
-
-/* Monotonic ns. */
-uint64_t pp_clock(void);
 
 /* One wait: start with {0}, call pp_pause after each unsuccessful poll and pp_pause_end once it is over. False: the
  * deadline has passed. */

@@ -18,15 +18,6 @@ static const uint64_t millisecond = 1000000;
 /* What can go on while the report is being made: after that the process ends whatever happens. */
 enum { FAIL_GRACE_MS = 5000, SIGNAL_GRACE_MS = 450, REPORT_POLL_MS = 1 };
 
-void pp_star_exit(int code)
-{
-	if (ftrylockfile(stdout) == 0) {
-		fflush(stdout);
-		funlockfile(stdout);
-	}
-	_exit(code);
-}
-
 static void sleep_ms(long ms)
 {
 	nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);

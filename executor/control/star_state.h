@@ -88,7 +88,7 @@ size_t pp_hub_sockets(const struct pp_star *star, int *sockets);
 /* The same sockets after poll: which ranks have something to say. */
 void pp_hub_mark(struct pp_star *star, const struct pollfd *polls, size_t count);
 
-/* End the process; standard output is written as far as nobody holds it. */
+/* star_exit.c: end the process; standard output is written as far as nobody holds it. */
 void pp_star_exit(int code);
 
 #endif

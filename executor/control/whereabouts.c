@@ -3,7 +3,7 @@
  * Ensures: a reader sees a whole text or, when the owner was lost while writing one, what it found. */
 #include "whereabouts.h"
 
-#include "executor/watch.h"
+#include "executor/clock.h"
 
 #include <string.h>
 
