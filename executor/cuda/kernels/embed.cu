@@ -5,7 +5,8 @@
 #include "kernels_cuda.h"
 #include "vector.h"
 
-enum { BLOCK = 256, ROWS = BLOCK / WARP, SCANNED = 4 }; /* ids that a lane looks at in one go */
+enum { BLOCK = 256, ROWS = BLOCK / WARP };
+enum { SCANNED = 4, LOADED = 2 }; /* ids that a lane looks at in one go, packs of a row that it loads together */
 
 struct table {
 	size_t first, rows;
@@ -36,17 +37,26 @@ template <typename T, bool aligned> __global__ void embed_rows(embed_call<T> cal
 	const T *token = call.wte + (here ? (size_t)id - call.table.first : 0) * call.columns;
 	const T *position = call.wpe ? call.wpe + t % call.seq * call.columns : NULL;
 	T *y = call.y + t * call.columns;
-	for (size_t number = threadIdx.x; number * SIZE < call.columns; number += WARP) {
-		pack<SIZE> sum = {};
-		if (here)
-			sum = load<aligned>(token, number, call.columns);
-		if (position) {
-			pack<SIZE> plus = load<aligned>(position, number, call.columns);
+	for (size_t first = threadIdx.x; first * SIZE < call.columns; first += WARP * LOADED) {
+		raw_pack<T> of_token[LOADED] = {}, of_position[LOADED] = {};
+#pragma unroll
+		for (int u = 0; u < LOADED; u++) {
+			size_t number = first + u * WARP;
+			if (here && number * SIZE < call.columns)
+				of_token[u] = load_raw<aligned>(token, number, call.columns);
+			if (position && number * SIZE < call.columns)
+				of_position[u] = load_raw<aligned>(position, number, call.columns);
+		}
+#pragma unroll
+		for (int u = 0; u < LOADED; u++) {
+			size_t number = first + u * WARP;
+			pack<SIZE> sum = unpacked(of_token[u]), plus = unpacked(of_position[u]);
 #pragma unroll
 			for (int i = 0; i < SIZE; i++)
 				sum.at[i] += plus.at[i];
+			if (number * SIZE < call.columns)
+				store<aligned>(y, number, call.columns, sum);
 		}
-		store<aligned>(y, number, call.columns, sum);
 	}
 }
 

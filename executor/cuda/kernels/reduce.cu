@@ -40,30 +40,64 @@ __device__ __forceinline__ void add_lines(const pack<SIZE> &mine, float (*lines)
 	to[(size_t)blockIdx.y * columns + column] = sum;
 }
 
+/* Rows that a thread has loaded before it adds them up: a branch between a load and the next would leave the memory
+ * system one load of each thread at a time. */
+template <typename T, bool normed, int ROWS> struct loaded_rows {
+	raw_pack<T> dy[ROWS], x[normed ? ROWS : 1];
+	float mean[normed ? ROWS : 1], rstd[normed ? ROWS : 1];
+};
+
+/* sum and product += rows row, row + LINES, … of the thread's pack of columns, in that order. */
+template <typename T, bool aligned, bool normed, int ROWS>
+__device__ __forceinline__ void add_rows(const rows_call<T> &call, size_t row, size_t number,
+                                         pack<pack_of<T>::SIZE> *sum, pack<pack_of<T>::SIZE> *product)
+{
+	enum { SIZE = pack_of<T>::SIZE };
+	loaded_rows<T, normed, ROWS> rows;
+	const float *means = call.rms ? call.rstd : call.mean; /* any numbers: a load under a condition parts the others */
+#pragma unroll
+	for (int r = 0; r < ROWS; r++) {
+		size_t at = row + (size_t)r * LINES;
+		rows.dy[r] = load_raw<aligned>(call.dy + at * call.columns, number, call.columns);
+		if constexpr (normed) {
+			rows.x[r] = load_raw<aligned>(call.x + at * call.columns, number, call.columns);
+			rows.mean[r] = means[at];
+			rows.rstd[r] = call.rstd[at];
+		}
+	}
+#pragma unroll
+	for (int r = 0; r < ROWS; r++) {
+		pack<SIZE> dy = unpacked(rows.dy[r]);
+		if constexpr (normed) {
+			pack<SIZE> x = unpacked(rows.x[r]);
+			float mean = call.rms ? 0.0f : rows.mean[r];
+#pragma unroll
+			for (int i = 0; i < SIZE; i++)
+				product->at[i] += dy.at[i] * ((x.at[i] - mean) * rows.rstd[r]);
+		}
+#pragma unroll
+		for (int i = 0; i < SIZE; i++)
+			sum->at[i] += dy.at[i];
+	}
+}
+
 /* blockIdx.x: WARP packs of columns; blockIdx.y: a chunk of rows. */
 template <typename T, bool aligned, bool normed> __global__ void __launch_bounds__(BLOCK) sum_rows(rows_call<T> call)
 {
-	enum { SIZE = pack_of<T>::SIZE };
+	enum { SIZE = pack_of<T>::SIZE, TOGETHER = normed ? 2 : 4 };
 	__shared__ float lines[LINES][WARP * SIZE];
 	size_t number = (size_t)blockIdx.x * WARP + threadIdx.x, first = (size_t)blockIdx.y * call.chunk;
 	size_t end = first + call.chunk < call.rows ? first + call.chunk : call.rows;
 	if (number * SIZE >= call.columns)
 		end = 0;
 	pack<SIZE> sum = {}, product = {};
-#pragma unroll 4
-	for (size_t row = first + threadIdx.y; row < end; row += LINES) {
-		pack<SIZE> dy = load<aligned>(call.dy + row * call.columns, number, call.columns);
-		if constexpr (normed) {
-			pack<SIZE> x = load<aligned>(call.x + row * call.columns, number, call.columns);
-			float mean = call.rms ? 0.0f : call.mean[row], rstd = call.rstd[row];
-#pragma unroll
-			for (int i = 0; i < SIZE; i++)
-				product.at[i] += dy.at[i] * ((x.at[i] - mean) * rstd);
-		}
-#pragma unroll
-		for (int i = 0; i < SIZE; i++)
-			sum.at[i] += dy.at[i];
-	}
+	size_t row = first + threadIdx.y;
+#pragma unroll 1
+	for (; row + (TOGETHER - 1) * LINES < end; row += TOGETHER * LINES)
+		add_rows<T, aligned, normed, TOGETHER>(call, row, number, &sum, &product);
+#pragma unroll 1
+	for (; row < end; row += LINES)
+		add_rows<T, aligned, normed, 1>(call, row, number, &sum, &product);
 	if constexpr (normed)
 		add_lines<SIZE>(product, lines, call.columns, call.products);
 	if (!normed || call.sums)
@@ -189,23 +223,38 @@ __device__ __forceinline__ uint32_t item_of(const norms_call &call, uint32_t chu
 	return low;
 }
 
+__device__ __forceinline__ void add_squares(const pack<4> &x, double *sum)
+{
+#pragma unroll
+	for (int i = 0; i < 4; i++)
+		*sum += (double)x.at[i] * (double)x.at[i];
+}
+
+/* Whole packs at addresses of 16 bytes are loaded LOADED at a time, all others one by one: the same packs in the same
+ * order for each thread. */
 __global__ void __launch_bounds__(NORM_BLOCK) square_chunks(const __grid_constant__ norms_call call)
 {
+	enum { LOADED = 4 };
 	__shared__ double shared[WARPS_MAX];
 	uint32_t item = item_of(call, blockIdx.x);
 	size_t first = (size_t)(blockIdx.x - call.first[item]) * call.chunk[item], left = call.count[item] - first;
 	size_t count = left < call.chunk[item] ? left : call.chunk[item];
 	const float *from = call.elements[item] + first;
-	bool aligned = (reinterpret_cast<uintptr_t>(from) & 15) == 0;
+	size_t whole = (reinterpret_cast<uintptr_t>(from) & 15) == 0 ? count / 4 : 0, number = threadIdx.x;
 	double sum = 0;
-#pragma unroll 4
-	for (size_t number = threadIdx.x; number * 4 < count; number += NORM_BLOCK) {
-		pack<4> x =
-		    aligned && number * 4 + 4 <= count ? load<true>(from, number, count) : load<false>(from, number, count);
+#pragma unroll 1
+	for (; number + (LOADED - 1) * NORM_BLOCK < whole; number += LOADED * NORM_BLOCK) {
+		raw_pack<float> raw[LOADED];
 #pragma unroll
-		for (int i = 0; i < 4; i++)
-			sum += (double)x.at[i] * (double)x.at[i];
+		for (int i = 0; i < LOADED; i++)
+			raw[i] = load_16(from + (number + (size_t)i * NORM_BLOCK) * 4);
+#pragma unroll
+		for (int i = 0; i < LOADED; i++)
+			add_squares(unpacked(raw[i]), &sum);
 	}
+#pragma unroll 1
+	for (; number * 4 < count; number += NORM_BLOCK)
+		add_squares(number < whole ? load<true>(from, number, count) : load<false>(from, number, count), &sum);
 	sum = group_sum(sum, NORM_BLOCK / WARP, threadIdx.x / WARP, shared);
 	if (threadIdx.x == 0)
 		call.partial[blockIdx.x] = sum;

@@ -5,7 +5,7 @@
 #include "kernels_cuda.h"
 #include "vector.h"
 
-enum { ROWS = 8 };
+enum { ROWS = 8, LOADED = 4 }; /* rows of a block; packs of a row that a thread loads together */
 
 template <typename T> struct add_bias_call {
 	size_t tokens, columns;
@@ -48,12 +48,24 @@ template <typename T, bool aligned> __global__ void move_columns(columns_call<T>
 	const T *x = call.x + t * call.x_columns + call.from;
 	T *y = call.y + t * call.y_columns;
 	enum { STEP = aligned ? SIZE : 1 };
-	for (size_t i = (size_t)threadIdx.x * STEP; i < call.y_columns; i += WARP * STEP) {
-		bool inside = i >= call.to && i - call.to < call.count;
-		if constexpr (aligned)
-			store_16(y + i, inside ? load_16(x + (i - call.to)) : raw_pack<T>{});
-		else
-			y[i] = inside ? x[i - call.to] : narrowed<T>(0.0f);
+	for (size_t first = (size_t)threadIdx.x * STEP; first < call.y_columns; first += WARP * STEP * LOADED) {
+		raw_pack<T> raw[LOADED] = {};
+#pragma unroll
+		for (int u = 0; aligned && u < LOADED; u++) {
+			size_t i = first + u * WARP * STEP;
+			if (i >= call.to && i - call.to < call.count)
+				raw[u] = load_16(x + (i - call.to));
+		}
+#pragma unroll
+		for (int u = 0; u < LOADED; u++) {
+			size_t i = first + u * WARP * STEP;
+			if (i >= call.y_columns)
+				break;
+			if constexpr (aligned)
+				store_16(y + i, raw[u]);
+			else
+				y[i] = i >= call.to && i - call.to < call.count ? x[i - call.to] : narrowed<T>(0.0f);
+		}
 	}
 }
 
