@@ -132,6 +132,12 @@ inline uint32_t lane(void)
 	return here->number % 32;
 }
 
+/* What instructions that flush make of numbers below the smallest normal one. */
+inline float flushed(float x)
+{
+	return std::fabs(x) < 1.17549435e-38f ? std::copysign(0.0f, x) : x;
+}
+
 /* Shuffles work within segments of `width` lanes. A source outside the segment gives the thread's own value. */
 template <typename T> T shuffle(uint32_t mask, T value, uint32_t source)
 {
@@ -293,6 +299,16 @@ inline unsigned long long pp_device_nanoseconds(void)
 inline void pp_store_16(void *at, uint4 words)
 {
 	*static_cast<uint4 *>(at) = words;
+}
+
+inline float pp_power2(float x)
+{
+	return pp_emulation::flushed(std::exp2(pp_emulation::flushed(x)));
+}
+
+inline float pp_reciprocal(float x)
+{
+	return pp_emulation::flushed(1.0f / pp_emulation::flushed(x));
 }
 
 inline void __nanosleep(unsigned nanoseconds)

@@ -144,9 +144,4 @@ template <int RUNNING> inline void pp_copy_wait(void)
 	mine.open.swap(open);
 }
 
-inline float pp_power2(float x)
-{
-	return std::exp2(x);
-}
-
 #endif

@@ -1,5 +1,5 @@
-/* What takes PTX, beside tensor cores (tensor_core.h): the GPU's clock, a store of 16 bytes. The emulation has twins
- * (tests/fakedevice/emulation.h). */
+/* What takes PTX, beside tensor cores (tensor_core.h): the GPU's clock, a store of 16 bytes, quick functions. The
+ * emulation has twins (tests/fakedevice/emulation.h). */
 #ifndef PP_DEVICE_ASM_H
 #define PP_DEVICE_ASM_H
 
@@ -20,6 +20,22 @@ __device__ __forceinline__ void pp_store_16(void *at, uint4 words)
 	             :
 	             : "l"(at), "r"(words.x), "r"(words.y), "r"(words.z), "r"(words.w)
 	             : "memory");
+}
+
+/* 2^x, and 1 / x, with a relative error below 2^-22; numbers below 2^-126 count as 0, going in and coming out. One
+ * instruction each: __expf and __fdividef take three more, for numbers that small. 2^-inf is 0, 1 / inf as well. */
+__device__ __forceinline__ float pp_power2(float x)
+{
+	float y;
+	asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+	return y;
+}
+
+__device__ __forceinline__ float pp_reciprocal(float x)
+{
+	float y;
+	asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+	return y;
 }
 
 #endif

@@ -1,7 +1,7 @@
 /* Softmax cross-entropy and its gradient. A block per token walks its row of logits twice: first for the largest and
- * the sum of exponentials, taken together by rescaling the sum whenever the largest grows, then for the gradient; the
- * second time the row comes mostly out of the cache. Probabilities are never stored. Losses of tokens go to scratch and
- * are added in a fixed order. */
+ * the sum of exponentials, taken together by rescaling the sum whenever the largest grows, then, backwards, for the
+ * gradient; the second time the row comes mostly out of the cache. Probabilities are never stored. Losses of tokens go
+ * to scratch and are added in a fixed order. */
 #include "launch.h"
 
 #include "kernels_cuda.h"
@@ -20,7 +20,7 @@ template <> __device__ __forceinline__ float exponential<float>(float x)
 
 template <> __device__ __forceinline__ float exponential<__nv_bfloat16>(float x)
 {
-	return __expf(x);
+	return pp_power2(x * LOG2_E);
 }
 
 /* A row of logits, of which the first `valid` columns count. It is cut into packs at addresses that are multiples of
@@ -61,10 +61,14 @@ template <typename T> struct logits_row {
 	}
 };
 
-/* f(number, pack, inner) for the packs of this thread: threadIdx.x, + BLOCK, and so on; UNROLL are loaded together. */
-template <typename T, typename F> __device__ __forceinline__ void each_pack(const logits_row<T> &row, F f)
+/* f(number, pack, inner) for the packs of this thread: threadIdx.x, + BLOCK, and so on; UNROLL are loaded together.
+ * `back`: from the end of the row, of which more is still in the cache after a walk to it. */
+template <bool back, typename T, typename F> __device__ __forceinline__ void each_pack(const logits_row<T> &row, F f)
 {
-	for (size_t number = threadIdx.x; number < row.packs; number += BLOCK * UNROLL) {
+	enum { TOGETHER = BLOCK * UNROLL };
+	size_t steps = (row.packs + TOGETHER - 1) / TOGETHER;
+	for (size_t step = 0; step < steps; step++) {
+		size_t number = (back ? steps - 1 - step : step) * TOGETHER + threadIdx.x;
 		if (number >= row.inner_first && number + BLOCK * (UNROLL - 1) < row.inner_end) {
 			raw_pack<T> raw[UNROLL];
 #pragma unroll
@@ -76,7 +80,7 @@ template <typename T, typename F> __device__ __forceinline__ void each_pack(cons
 			continue;
 		}
 #pragma unroll 1
-		for (size_t at = number; at < number + BLOCK * UNROLL && at < row.packs; at += BLOCK) {
+		for (size_t at = number; at < number + TOGETHER && at < row.packs; at += BLOCK) {
 			if (row.is_inner(at))
 				f(at, unpacked(load_16(row.row + row.first(at))), true);
 			else
@@ -108,7 +112,7 @@ __device__ __forceinline__ struct running row_running(const logits_row<T> &row, 
 {
 	enum { SIZE = pack_of<T>::SIZE };
 	struct running mine = {-INFINITY, 0.0f};
-	each_pack(row, [&](size_t number, pack<SIZE> x, bool inner) {
+	each_pack<false>(row, [&](size_t number, pack<SIZE> x, bool inner) {
 		float largest = mine.largest, sum = 0;
 		if (!inner)
 			row.mask(number, -INFINITY, &x);
@@ -144,7 +148,7 @@ __device__ __forceinline__ void row_gradient(const logits_row<T> &row, T *out, s
 {
 	enum { SIZE = pack_of<T>::SIZE };
 	float factor = weight / all.sum, shift = shift_of(all.largest);
-	each_pack(row, [&](size_t number, const pack<SIZE> &x, bool inner) {
+	each_pack<true>(row, [&](size_t number, const pack<SIZE> &x, bool inner) {
 		pack<SIZE> gradient;
 		ptrdiff_t first = row.first(number);
 #pragma unroll
@@ -207,7 +211,7 @@ __device__ __forceinline__ double token_loss(float sum, float largest, float own
 }
 
 /* All columns are here. */
-template <typename T> __global__ void __launch_bounds__(BLOCK) loss_rows(loss_call<T> call)
+template <typename T> __global__ void __launch_bounds__(BLOCK, 2) loss_rows(loss_call<T> call)
 {
 	__shared__ struct running shared[BLOCK / WARP];
 	size_t t = blockIdx.x;

@@ -18,39 +18,40 @@ template <typename T> struct arrays {
 
 /* exp(-x^2 / 2) and from it the upper tail of the normal distribution beyond |x|: erfc(z) = exp(-z^2) times a
  * polynomial in 1 / (1 + 0.4 z), fitted on z <= 6.5 with a relative error of 2e-8 (as in
- * executor/kernels/kernel_math.h). */
+ * executor/kernels/kernel_math.h); here with z = |x| / sqrt(2) and half of its coefficients. */
 struct normal {
-	float integral, density;
+	float tail, gauss;
 };
 
 __device__ __forceinline__ struct normal normal_at(float x)
 {
-	float gauss = __expf(-0.5f * x * x), z = fabsf(x) * 0.70710678f;
-	float t = __fdividef(1.0f, 1.0f + 0.4f * z);
-	float p = 0.082849257f;
-	p = p * t - 0.43986747f;
-	p = p * t + 0.78740024f;
-	p = p * t - 0.50498395f;
-	p = p * t + 0.51054893f;
-	p = p * t + 0.090345503f;
-	p = p * t + 0.25096804f;
-	p = p * t + 0.22257422f;
-	p = p * t + 0.00016520671f;
-	float tail = 0.5f * p * gauss;
-	return {x < 0 ? tail : 1.0f - tail, gauss * 0.39894228f};
+	float gauss = pp_power2(-0.5f * LOG2_E * x * x);
+	float t = pp_reciprocal(1.0f + 0.28284271f * fabsf(x));
+	float p = 0.041424629f;
+	p = p * t - 0.21993374f;
+	p = p * t + 0.39370012f;
+	p = p * t - 0.25249198f;
+	p = p * t + 0.25527447f;
+	p = p * t + 0.045172752f;
+	p = p * t + 0.12548402f;
+	p = p * t + 0.11128709f;
+	p = p * t + 8.2603355e-05f;
+	return {p * gauss, gauss};
 }
 
 /* exp(-2 u) with u = sqrt(2/pi) * (x + 0.044715 x^3); 0.5 * (1 + tanh(u)) = 1 / (1 + exp(-2 u)). */
 __device__ __forceinline__ float tanh_decay(float x)
 {
-	return __expf(-1.5957691f * x * (1.0f + 0.044715f * x * x));
+	return pp_power2(x * (-1.5957691f * LOG2_E - 1.5957691f * 0.044715f * LOG2_E * (x * x)));
 }
 
+/* x Phi(x) = max(x, 0) - |x| Phi(-|x|). */
 struct gelu_erf {
 	enum { INPUTS = 1, OUTPUTS = 1 };
 	__device__ __forceinline__ static void apply(const float *in, float *out)
 	{
-		out[0] = in[0] * normal_at(in[0]).integral;
+		float x = in[0], above = x < 0 ? 0.0f : x; /* NaN stays */
+		out[0] = above - fabsf(x) * normal_at(x).tail;
 	}
 };
 
@@ -59,7 +60,8 @@ struct gelu_erf_dx {
 	__device__ __forceinline__ static void apply(const float *in, float *out)
 	{
 		struct normal at = normal_at(in[1]);
-		out[0] = in[0] * (at.integral + in[1] * at.density);
+		float integral = in[1] < 0 ? at.tail : 1.0f - at.tail;
+		out[0] = in[0] * (integral + in[1] * (at.gauss * 0.39894228f));
 	}
 };
 
@@ -68,7 +70,7 @@ struct gelu_tanh {
 	__device__ __forceinline__ static void apply(const float *in, float *out)
 	{
 		float x = in[0] < -30.0f ? -30.0f : in[0]; /* beyond, the quotient of x and inf is 0 as well */
-		out[0] = __fdividef(x, 1.0f + tanh_decay(x));
+		out[0] = x * pp_reciprocal(1.0f + tanh_decay(x));
 	}
 };
 
@@ -81,7 +83,7 @@ struct gelu_tanh_dx {
 		float x = in[1];
 		x = x < -9.0f ? -9.0f : x;
 		x = x > 9.0f ? 9.0f : x;
-		float decay = tanh_decay(x), gate = __fdividef(1.0f, 1.0f + decay);
+		float decay = tanh_decay(x), gate = pp_reciprocal(1.0f + decay);
 		float inner = 1.5957691f * (1.0f + 3.0f * 0.044715f * x * x);
 		out[0] = in[0] * (gate + x * inner * (decay * gate * gate));
 	}
@@ -91,7 +93,7 @@ struct swiglu {
 	enum { INPUTS = 2, OUTPUTS = 1 };
 	__device__ __forceinline__ static void apply(const float *in, float *out)
 	{
-		out[0] = __fdividef(in[0], 1.0f + __expf(-in[0])) * in[1];
+		out[0] = in[0] * pp_reciprocal(1.0f + pp_power2(-LOG2_E * in[0])) * in[1];
 	}
 };
 
@@ -102,7 +104,7 @@ struct swiglu_dx {
 	__device__ __forceinline__ static void apply(const float *in, float *out)
 	{
 		float d = in[0], g = in[1] < -60.0f ? -60.0f : in[1];
-		float decay = __expf(-g), s = __fdividef(1.0f, 1.0f + decay);
+		float decay = pp_power2(-LOG2_E * g), s = pp_reciprocal(1.0f + decay);
 		out[0] = d * in[2] * s * (1.0f + g * (decay * s));
 		out[1] = d * g * s;
 	}

@@ -1,10 +1,12 @@
-/* The only place with instructions of the GPU that CUDA C has no word for: the tensor-core product, loads of its
- * operands from shared memory, copies into shared memory that run beside the computation, and the fast power of two.
- * All need sm_80. Source: PTX ISA 8.x, "Warp-level matrix instructions" and "Asynchronous copy".
+/* Instructions of the GPU's tensor cores that CUDA C has no word for: the product of a warp, loads of its operands from
+ * shared memory, copies into shared memory that run beside the computation. All need sm_80. Source: PTX ISA 8.x,
+ * "Warp-level matrix instructions" and "Asynchronous copy".
  *
  * A build without the CUDA compiler takes their emulated twins from its include path. */
 #ifndef PP_TENSOR_CORE_H
 #define PP_TENSOR_CORE_H
+
+#include "device_asm.h"
 
 #include <stdint.h>
 
@@ -68,14 +70,6 @@ static __device__ __forceinline__ void pp_copy_group(void)
 template <int RUNNING> static __device__ __forceinline__ void pp_copy_wait(void)
 {
 	asm volatile("cp.async.wait_group %0;\n" ::"n"(RUNNING) : "memory");
-}
-
-/* 2^x with a relative error below 2^-22; 0 for -inf. */
-static __device__ __forceinline__ float pp_power2(float x)
-{
-	float y;
-	asm("ex2.approx.ftz.f32 %0, %1;\n" : "=f"(y) : "f"(x));
-	return y;
 }
 
 #endif

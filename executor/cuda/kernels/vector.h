@@ -37,6 +37,9 @@ template <> __device__ __forceinline__ __nv_bfloat16 narrowed<__nv_bfloat16>(flo
 	return __float2bfloat16(x);
 }
 
+/* exp(x) = 2^(x LOG2_E). */
+static constexpr float LOG2_E = 1.44269504f;
+
 /* ---- packs ----------------------------------------------------------------------------------- */
 
 template <typename T> struct pack_of {
