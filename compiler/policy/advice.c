@@ -1,7 +1,7 @@
 /* What would unlock a stuck policy, found by trying: a limit on the forwards of chunk 0 beside the others (a total
- * limit alone lets chunk 0 fill the memory that the later chunks need), and a higher limit,
- * or, where the room is short, `> W` behind every `prefer`; what memory would be enough the caller says. Bounded work:
- * trials stop when they have taken MOST_ACTIONS actions together. */
+ * limit alone lets chunk 0 fill the memory that the later chunks need), and a higher limit; where no change of one
+ * does, which of them hold it back together; where the room is short, `> W` behind every `prefer` (what memory would be
+ * enough the caller says). Bounded work: trials stop when they have taken MOST_ACTIONS actions together. */
 #include "report.h"
 
 #include "ir/capped.h"
@@ -140,6 +140,51 @@ static const char *try_weights(struct trial *trial)
 	                : NULL;
 }
 
+/* "`limit A` and `limit B`" of those that are off. */
+static const char *off_text(struct trial *trial)
+{
+	const struct pp_rules *rules = trial->rules;
+	struct pp_eval eval = {.arena = trial->arena, .sources = trial->input->sources};
+	size_t off = 0, named = 0;
+	const char *text = "";
+	for (size_t i = 0; i < rules->limit_count; i++)
+		off += rules->limits[i].off;
+	for (size_t i = 0; i < rules->limit_count; i++)
+		if (rules->limits[i].off) {
+			const char *between = named == 0 ? "" : named + 1 == off ? " and " : ", ";
+			text = pp_arena_printf(trial->arena, "%s%s`%s`", text, between,
+			                       pp_eval_quote(&eval, rules->limits[i].stmt->span));
+			named++;
+		}
+	return text;
+}
+
+/* Limits that only together hold it back: without any it finishes, and each that can be kept is. */
+static const char *try_without_several(struct trial *trial)
+{
+	struct pp_rules *rules = trial->rules;
+	const char *text = NULL;
+	uint64_t time, best = 0;
+	if (rules->limit_count > MOST_TRIALS)
+		return NULL;
+	for (size_t i = 0; i < rules->limit_count; i++)
+		rules->limits[i].off = true;
+	bool finished = finishes(trial, &best);
+	for (size_t i = 0; finished && i < rules->limit_count; i++) {
+		rules->limits[i].off = false;
+		rules->limits[i].off = !finishes(trial, &time);
+		if (!rules->limits[i].off)
+			best = time;
+	}
+	if (finished)
+		text = pp_arena_printf(trial->arena, "without %s it ends after %s", off_text(trial), time_text(trial, best));
+	else if (trial->actions < MOST_ACTIONS)
+		text = "without any limit it does not finish either: the `prefer` lines and their `when` have to change";
+	for (size_t i = 0; i < rules->limit_count; i++)
+		rules->limits[i].off = false;
+	return text;
+}
+
 static void add(struct pp_advice *advice, const char *line)
 {
 	if (line)
@@ -147,14 +192,13 @@ static void add(struct pp_advice *advice, const char *line)
 }
 
 struct pp_advice pp_rules_advise(struct pp_arena *arena, struct pp_rules *rules, const struct pp_rows_input *input,
-                                 const struct pp_order_problem *problem, struct pp_list *list, struct pp_limit *limit,
-                                 uint32_t rank)
+                                 const struct pp_order_problem *problem, struct pp_limit *limit,
+                                 const struct pp_list_rank *blamed)
 {
-	struct trial trial = {.arena = arena, .rules = rules, .list = list, .input = input};
+	struct trial trial = {.arena = arena, .rules = rules, .list = pp_list_create(arena, problem), .input = input};
 	struct pp_advice advice = {0};
 	struct pp_diag *diag = rules->diag;
 	rules->diag = pp_diag_create(arena, input->sources);
-	const struct pp_list_rank *blamed = pp_list_rank_of(list, rank);
 	if (input->stages > input->ranks)
 		add(&advice, try_chunk(&trial));
 	if (!limit)
@@ -163,6 +207,8 @@ struct pp_advice pp_rules_advise(struct pp_arena *arena, struct pp_rules *rules,
 		add(&advice, try_higher(&trial, limit, problem, blamed));
 	else
 		add(&advice, try_without(&trial, limit));
+	if (limit && advice.count == 0)
+		add(&advice, try_without_several(&trial));
 	rules->diag = diag;
 	return advice;
 }

@@ -182,33 +182,97 @@ static const char *done_text(struct pp_arena *arena, const struct pp_list_rank *
 	return *text ? text : "nothing";
 }
 
-void pp_rules_report_stuck(struct pp_arena *arena, struct pp_rules *rules, const struct pp_rows_input *input,
-                           const struct pp_order_problem *problem, struct pp_list *list, bool advise)
+static bool held_by_room(const struct held *held)
+{
+	return !held->limit && !held->unlisted;
+}
+
+static struct stuck look_at_ranks(struct pp_arena *arena, struct pp_rules *rules, struct pp_list *list, uint32_t ranks)
 {
 	struct stuck stuck = {.others = ""};
-	for (uint32_t r = 0; r < problem->ranks; r++)
+	for (uint32_t r = 0; r < ranks; r++)
 		look_at_rank(arena, rules, list, r, &stuck);
-	if (!stuck.found) /* evaluating a rule failed, which was reported */
-		return;
-	const struct held *held = &stuck.worst;
-	const struct pp_list_rank *rank = pp_list_rank_of(list, held->rank);
+	return stuck;
+}
+
+static const char *time_text(struct pp_arena *arena, const struct pp_list *list)
+{
 	struct pp_time_unit unit = pp_time_unit_for(pp_list_time(list));
+	return pp_arena_printf(arena, "%s%s", pp_show_time(arena, pp_list_time(list), unit), unit.name);
+}
+
+/* `note`: said besides, or NULL. */
+static void report(struct pp_arena *arena, struct pp_rules *rules, const struct pp_rows_input *input,
+                   struct pp_list *list, const struct stuck *stuck, const char *note, const struct pp_advice *advice)
+{
+	const struct held *held = &stuck->worst;
+	const struct pp_list_rank *rank = pp_list_rank_of(list, held->rank);
+	const char *title = title_of(arena, rank, held->candidate.kind, held->candidate.chunk);
 	const char *what =
-	    pp_arena_printf(arena, "`%s` is stuck at %s%s: rank %" PRIu32 " has %s of microbatch %" PRIu32 " ready",
-	                    input->name, pp_show_time(arena, pp_list_time(list), unit), unit.name, held->rank,
-	                    title_of(arena, rank, held->candidate.kind, held->candidate.chunk), held->candidate.mb);
+	    pp_arena_printf(arena, "`%s` is stuck at %s: rank %" PRIu32 " has %s of microbatch %" PRIu32 " ready",
+	                    input->name, time_text(arena, list), held->rank, title, held->candidate.mb);
 	struct pp_message *message = held->limit ? report_limit(arena, rules, input, held, rank, what)
 	                                         : report_other(arena, rules, input, held, what);
 	pp_note(message, "done on rank %" PRIu32 ": %s", held->rank, done_text(arena, rank));
-	if (stuck.other_count > 1)
-		pp_note(message, "ready and held back: %s%s", stuck.others, stuck.other_count > MOST_LISTED ? "; …" : "");
+	if (stuck->other_count > 1)
+		pp_note(message, "ready and held back: %s%s", stuck->others, stuck->other_count > MOST_LISTED ? "; …" : "");
+	if (note)
+		pp_note(message, "%s", note);
 	if (held->unlisted)
-		help_unlisted(message, held, title_of(arena, rank, held->candidate.kind, held->candidate.chunk));
-	if (held->unlisted || !advise)
-		return;
-	struct pp_advice advice = pp_rules_advise(arena, rules, input, problem, list, held->limit, held->rank);
-	if (advice.count == 0 && held->limit)
+		help_unlisted(message, held, title);
+	else if (advice && advice->count == 0 && held->limit)
 		pp_help(message, "no change of this limit alone was found to let it finish");
-	for (unsigned i = 0; i < advice.count; i++)
-		pp_help(message, "%s", advice.lines[i]);
+	for (unsigned i = 0; advice && i < advice->count; i++)
+		pp_help(message, "%s", advice->lines[i]);
+}
+
+static struct pp_advice advise_on(struct pp_arena *arena, struct pp_rules *rules, const struct pp_rows_input *input,
+                                  const struct pp_order_problem *problem, struct pp_list *list, const struct held *held)
+{
+	if (held->unlisted)
+		return (struct pp_advice){0};
+	return pp_rules_advise(arena, rules, input, problem, held->limit, pp_list_rank_of(list, held->rank));
+}
+
+/* Rules that more memory would not unlock are stuck for another reason, which is what to mend. */
+static bool report_any_memory(struct pp_arena *arena, struct pp_rules *rules, const struct pp_rows_input *input,
+                              const struct pp_order_problem *problem, const char *note)
+{
+	struct pp_order_problem roomy = *problem;
+	uint64_t *room = PP_NEW_ARRAY(arena, uint64_t, problem->ranks);
+	for (uint32_t r = 0; r < problem->ranks; r++)
+		room[r] = PP_ROOM_UNLIMITED;
+	roomy.room = room;
+	struct pp_list *list = pp_list_create(arena, &roomy);
+	const struct pp_list_chooser chooser = {pp_rules_choose, rules};
+	if (pp_list_run(list, &chooser) != PP_LIST_STUCK)
+		return false;
+	struct stuck stuck = look_at_ranks(arena, rules, list, problem->ranks);
+	if (!stuck.found)
+		return false;
+	struct pp_advice advice = advise_on(arena, rules, input, &roomy, list, &stuck.worst);
+	report(arena, rules, input, list, &stuck, note, &advice);
+	return true;
+}
+
+void pp_rules_report_stuck(struct pp_arena *arena, struct pp_rules *rules, const struct pp_rows_input *input,
+                           const struct pp_order_problem *problem, struct pp_list *list, bool advise)
+{
+	struct stuck stuck = look_at_ranks(arena, rules, list, problem->ranks);
+	if (!stuck.found) /* evaluating a rule failed, which was reported */
+		return;
+	const struct held *held = &stuck.worst;
+	struct pp_advice advice = {0};
+	if (advise)
+		advice = advise_on(arena, rules, input, problem, list, held);
+	if (advise && held_by_room(held) && advice.count == 0) {
+		const char *note = pp_arena_printf(
+		    arena, "this is without a bound on memory; with it, rank %" PRIu32 " lacks %s for %s at %s", held->rank,
+		    pp_show_bytes(arena, held->candidate.over),
+		    title_of(arena, pp_list_rank_of(list, held->rank), held->candidate.kind, held->candidate.chunk),
+		    time_text(arena, list));
+		if (report_any_memory(arena, rules, input, problem, note))
+			return;
+	}
+	report(arena, rules, input, list, &stuck, NULL, advise ? &advice : NULL);
 }

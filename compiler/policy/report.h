@@ -11,18 +11,19 @@ void pp_rules_warn(const struct pp_rules *rules);
 const char *pp_rules_remarks(struct pp_arena *arena, const struct pp_rules *rules, const struct pp_rows_input *input,
                              const struct pp_list *list);
 
-/* E0630: after a run that got stuck. `advise`: say what would help, which is found by trying:
- * the list runs again. */
+/* E0630: after a run that got stuck. `advise`: say what would help, which is found by trying; where that is not memory
+ * but the room is what holds it back, what does so in any memory. */
 void pp_rules_report_stuck(struct pp_arena *arena, struct pp_rules *rules, const struct pp_rows_input *input,
                            const struct pp_order_problem *problem, struct pp_list *list, bool advise);
 
-/* A change of one limit under which it finishes (advice.c). limit NULL: the room holds it back. Texts in the arena. */
+/* A change of one limit, which holds back the rank as it stands, under which it finishes (advice.c). limit NULL: the
+ * room holds it back. Texts in the arena. */
 struct pp_advice {
 	const char *lines[2];
 	unsigned count;
 };
 struct pp_advice pp_rules_advise(struct pp_arena *arena, struct pp_rules *rules, const struct pp_rows_input *input,
-                                 const struct pp_order_problem *problem, struct pp_list *list, struct pp_limit *limit,
-                                 uint32_t rank);
+                                 const struct pp_order_problem *problem, struct pp_limit *limit,
+                                 const struct pp_list_rank *blamed);
 
 #endif

@@ -191,6 +191,20 @@ static void stuck_on_the_room(void **state)
 	    "microbatch 5; rank 1: F.1 of microbatch 1; …\n"
 	    "   = help: with `limit F.0 - W.0 <= 5` besides it ends after 530ns\n");
 	expanded_free(&x);
+	costs.room = 512;
+	x = run_rules("limit F + F < 5  prefer F > B", shape, costs, NULL); /* more room alone would not do */
+	assert_string_equal(
+	    expanded_messages(&x, PP_DIAG_HUMAN),
+	    "error[E0630]: `mine` is stuck at 50ns: rank 2 has F.1 of microbatch 0 ready, and this limit holds it back\n"
+	    "  --> x.pipe:1:26\n"
+	    " 1 | schedule mine { policy { limit F + F < 5  prefer F > B } }\n"
+	    "   |                          ^^^^^^^^^^^^^^^ after it: 6 on the left, 5 on the right\n"
+	    "   = note: done on rank 2: F.0 2, F.1 0\n"
+	    "   = note: ready and held back: rank 0: F.0 of microbatch 2; rank 2: F.1 of microbatch 0; rank 3: F.0 of "
+	    "microbatch 1\n"
+	    "   = note: this is without a bound on memory; with it, rank 0 lacks 512 B for F.0 at 0ns\n"
+	    "   = help: with `limit F + F < 33` in its place it ends after 570ns\n");
+	expanded_free(&x);
 	x = run_schedule("policy { prefer F.1 > F.0 > I > W }", shape, costs, NULL, true);
 	assert_int_equal(pp_diag_errors(x.diag), 1); /* a draft has no advice */
 	assert_null(strstr(expanded_messages(&x, PP_DIAG_HUMAN), "help"));
@@ -419,7 +433,19 @@ static void stuck(void **state)
 	    "   |                          ^^^^^^^^^^^^^^^^^^^ after it: 1 on the left, 1 on the right\n"
 	    "   = note: done on rank 1: nothing\n"
 	    "   = note: ready and held back: rank 0: F of microbatch 1; rank 1: F of microbatch 0\n"
-	    "   = help: no change of this limit alone was found to let it finish\n");
+	    "   = help: without `limit F - I < 2 - r` and `limit 4*p > 2*W + 6` it ends after 130ns\n");
+	expanded_free(&x);
+	x = run_rules("limit F - W <= 1  prefer F > I when W == 0  prefer F > I > W when W > 0", shape, unit, NULL);
+	assert_string_equal(
+	    expanded_messages(&x, PP_DIAG_HUMAN),
+	    "error[E0630]: `mine` is stuck at 40ns: rank 0 has F of microbatch 1 ready, and this limit holds it back\n"
+	    "  --> x.pipe:1:26\n"
+	    " 1 | schedule mine { policy { limit F - W <= 1  prefer F > I when W == 0  prefer F > I > W when W > 0 } }\n"
+	    "   |                          ^^^^^^^^^^^^^^^^ after it: 2 on the left, 1 on the right\n"
+	    "   = note: done on rank 0: F 1, I 1\n"
+	    "   = note: ready and held back: rank 0: F of microbatch 1; rank 0: W of microbatch 0; rank 1: W of microbatch "
+	    "0\n"
+	    "   = help: without any limit it does not finish either: the `prefer` lines and their `when` have to change\n");
 	expanded_free(&x);
 }
 
