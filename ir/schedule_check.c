@@ -70,7 +70,7 @@ static bool check_action_place(const struct pp_schedule *schedule, uint32_t rank
 	return true;
 }
 
-/* Pairs are two actions of a row, of different microbatches or stages. */
+/* Pairs are two actions of a row, of different microbatches or stages, that do not share gradients. */
 static bool check_pair(const struct pp_row *row, uint32_t rank, uint32_t at, struct pp_diag *diag)
 {
 	const struct pp_action *action = &row->actions[at];
@@ -80,6 +80,8 @@ static bool check_pair(const struct pp_row *row, uint32_t rank, uint32_t at, str
 	                    : action[1].paired   ? "only two actions can overlap"
 	                    : action->stage == action[1].stage && action->mb == action[1].mb
 	                        ? "both are of one microbatch in one stage"
+	                    : action->stage == action[1].stage && action->kind != PP_F && action[1].kind != PP_F
+	                        ? "both work on the gradients of one stage"
 	                        : NULL;
 	if (!wrong)
 		return true;

@@ -287,6 +287,8 @@ static void pairs_that_are_none(void **state)
 	    {1, 2, "error[E0624]: rank 0: `0F1` can't overlap with the next action: only two actions can overlap\n"},
 	    {0, 0,
 	     "error[E0624]: rank 0: `0F0` can't overlap with the next action: both are of one microbatch in one stage\n"},
+	    {2, 2,
+	     "error[E0624]: rank 0: `0B0` can't overlap with the next action: both work on the gradients of one stage\n"},
 	};
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		struct world w = make_world(0);
