@@ -140,6 +140,8 @@ struct pp_section *pp_section_make(struct pp_resolver *resolver, enum pp_block b
 void pp_section_fill(struct pp_resolver *resolver, struct pp_section *section, const struct pp_stmt *stmt,
                      struct pp_module *module, bool over);
 void pp_section_check_body(struct pp_resolver *resolver, const struct pp_stmt *stmt, struct pp_module *module);
+/* E0113 where the block that `stmt` extends is itself, or extends one too. */
+bool pp_section_extends_once(struct pp_resolver *resolver, const struct pp_stmt *stmt, const struct pp_stmt *base);
 struct pp_section *pp_section_arguments(struct pp_resolver *resolver, const struct pp_field *field);
 bool pp_sections_find(struct pp_resolver *resolver);
 void pp_sections_set(struct pp_resolver *resolver);

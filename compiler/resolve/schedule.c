@@ -163,6 +163,8 @@ static void use_written(struct pp_resolver *resolver, const struct pp_stmt *sche
 	const char *base_policy = NULL;
 	if (schedule->extends && schedule->extends->kind == PP_EXPR_PATH) {
 		base = pp_module_block(module, "schedule", schedule->extends, &base_module);
+		if (base && !pp_section_extends_once(resolver, schedule, base))
+			return;
 		if (base)
 			pp_section_fill(resolver, section, base, base_module, false);
 		base_policy = base && base->label.text ? base->label.text : schedule->extends->text;

@@ -290,6 +290,16 @@ static struct found find_block(struct pp_resolver *resolver, const char *kind)
 	return found;
 }
 
+bool pp_section_extends_once(struct pp_resolver *resolver, const struct pp_stmt *stmt, const struct pp_stmt *base)
+{
+	if (base != stmt && !base->extends)
+		return true;
+	pp_help(pp_error(resolver->diag, "E0113", stmt->extends->span, "`%.60s` extends another block itself",
+	                 stmt->extends->text),
+	        "extend that one, or write the attributes out: there is one level of `extends`");
+	return false;
+}
+
 static struct found find_base(struct pp_resolver *resolver, const struct found *block)
 {
 	const struct pp_stmt *stmt = block->stmt;
@@ -305,10 +315,7 @@ static struct found find_base(struct pp_resolver *resolver, const struct found *
 		struct pp_message *message = pp_error(resolver->diag, "E0110", stmt->extends->span,
 		                                      "there is no %s `%.60s` to extend", stmt->name.text, stmt->extends->text);
 		pp_help(message, "it is a labelled block of this file, or `alias.label` of an imported one");
-	} else if (base.stmt == stmt || base.stmt->extends) {
-		pp_help(pp_error(resolver->diag, "E0113", stmt->extends->span, "`%.60s` extends another block itself",
-		                 stmt->extends->text),
-		        "extend that one, or write the attributes out: there is one level of `extends`");
+	} else if (!pp_section_extends_once(resolver, stmt, base.stmt)) {
 		base.stmt = NULL;
 	}
 	return base;
