@@ -274,9 +274,6 @@ static int run(struct pp_arena *arena, int argc, char **argv)
 	}
 	/* As many streams as can be that go on by themselves: NCCL's each have their own. */
 	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-	/* A kernel that is loaded at its first use could wait for NCCL's that wait for it. Graphs have used all before. */
-	if (values.graph == PP_GRAPH_OFF)
-		setenv("CUDA_MODULE_LOADING", "EAGER", 0);
 	const struct pp_device_ops *device = values.device == DEVICE_CPU    ? &pp_device_cpu
 	                                     : values.device == DEVICE_CUDA ? gpu_device(&status)
 	                                                                    : NULL;

@@ -171,11 +171,19 @@ static void run_kernels(struct pp_device *device, const struct pp_call *call)
 	check_body(device, call->body, cudaGetLastError());
 }
 
-/* Kernels are loaded when they first run, which must not happen in a capture, nor while others are in flight. */
+/* Is the entry's call another than the one before it, but for slots? Those lie alike, and have one size. */
+static bool runs_other_kernels(const struct pp_cuda_graphs *graphs, uint32_t i)
+{
+	const struct key *key = &graphs->entries[i].key, *before = i ? &graphs->entries[i - 1].key : NULL;
+	return !before || key->body != before->body || key->first != before->first;
+}
+
+/* Kernels are loaded when they first run, which must not happen in a capture, nor while others are in flight. Libraries
+ * may have one for products that write and one for those that add. */
 static bool try_bodies(struct pp_device *device, const struct pp_cuda_graphs *graphs, struct pp_status *status)
 {
 	for (uint32_t i = 0; i < graphs->count; i++)
-		if (i == 0 || graphs->entries[i].key.body != graphs->entries[i - 1].key.body)
+		if (runs_other_kernels(graphs, i))
 			run_kernels(device, &graphs->entries[i].call);
 	pp_cuda_tail_warm(device);
 	if (device->failed.code != PP_EXIT_OK) {

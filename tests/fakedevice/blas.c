@@ -350,12 +350,35 @@ static bool algorithm_fits(const cublasLtMatmulAlgo_t *given, const struct pp_fa
 	return true;
 }
 
+/* FNV-1a: Fowler, Noll, Vo. */
+static uint64_t mixed(uint64_t hash, uint64_t value)
+{
+	for (int i = 0; i < 8; i++, value >>= 8)
+		hash = (hash ^ (value & 0xff)) * 0x100000001b3;
+	return hash;
+}
+
+/* The library picks kernels by all that it knows at a call: shapes, types, forms, and whether C is read. */
+static uint64_t code_of(const struct pp_fake_product *product)
+{
+	const struct pp_fake_matrix *matrices[] = {&product->a, &product->b, &product->d};
+	uint64_t hash = 0xcbf29ce484222325;
+	for (int i = 0; i < 3; i++) {
+		hash = mixed(hash, (uint64_t)matrices[i]->type);
+		hash = mixed(hash, matrices[i]->rows);
+		hash = mixed(hash, matrices[i]->columns);
+	}
+	hash = mixed(hash, (uint64_t)product->transpose_a << 1 | product->transpose_b);
+	return mixed(hash, (uint64_t)(product->bias != NULL) << 1 | (product->beta != 0));
+}
+
 static cublasStatus_t submit(struct pp_fake_host *host, struct CUstream_st *stream,
                              const struct pp_fake_product *product, void *workspace, uint64_t workspace_bytes)
 {
 	struct product_operation *operation = pp_fake_operation_make(&product_kind, sizeof *operation, "cublasLtMatmul");
 	operation->product = *product;
 	struct pp_fake_operation *base = &operation->base;
+	pp_fake_code_runs(stream, code_of(product), "the kernel of a product");
 	pp_fake_operation_touches(base, product->a_at, pp_fake_matrix_bytes(&product->a), false);
 	pp_fake_operation_touches(base, product->b_at, pp_fake_matrix_bytes(&product->b), false);
 	if (product->beta != 0)

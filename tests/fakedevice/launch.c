@@ -69,18 +69,28 @@ static bool possible(const struct pp_fake_kernel *kernel)
 }
 
 /* Has the process launched this kernel before? If not, CUDA loads it now. Under the lock of the runtime. */
-static bool loaded(const void *code)
+static bool loaded(uint64_t code)
 {
-	enum { MOST = 1024 };
-	static const void *codes[MOST];
+	static uint64_t *codes;
 	static uint32_t count;
 	for (uint32_t i = 0; i < count; i++)
 		if (codes[i] == code)
 			return true;
-	if (count == MOST)
-		pp_fake_die("a process launches more than %d kernels", MOST);
+	codes = pp_fake_grow(codes, (count + 1) * sizeof *codes);
 	codes[count++] = code;
 	return false;
+}
+
+void pp_fake_code_runs(const struct CUstream_st *stream, uint64_t code, const char *name)
+{
+	if (loaded(code))
+		return;
+	pp_fake_frozen("a kernel was launched for the first time");
+	if (stream->capture)
+		pp_fake_fault(
+		    "%s was launched for the first time while %s is being captured: loading a kernel may be no part of "
+		    "a capture",
+		    name, stream->where);
 }
 
 static cudaError_t launch(struct pp_fake_host *host, struct CUstream_st *stream, const struct pp_fake_kernel *kernel)
@@ -97,8 +107,7 @@ static cudaError_t launch(struct pp_fake_host *host, struct CUstream_st *stream,
 		              stream->device, host->device);
 		return cudaErrorInvalidResourceHandle;
 	}
-	if (!loaded(kernel->code))
-		pp_fake_frozen("a kernel was launched for the first time");
+	pp_fake_code_runs(stream, (uintptr_t)kernel->code, kernel->name);
 	return cudaSuccess;
 }
 

@@ -107,6 +107,10 @@ cudaError_t pp_fake_submit(struct pp_fake_host *host, struct CUstream_st *stream
 struct pp_fake_record *pp_fake_stream_record(struct pp_fake_host *host, struct CUstream_st *stream);
 cudaError_t pp_fake_stream_wait(struct pp_fake_host *host, struct CUstream_st *stream, struct pp_fake_record *record);
 
+/* A launch of this code, which CUDA loads if it is the first of the process: reported within a step and in a capture.
+ */
+void pp_fake_code_runs(const struct CUstream_st *stream, uint64_t code, const char *name);
+
 /* Blocks until all that the stream has been given has run. */
 void pp_fake_stream_await(struct pp_fake_host *host, struct CUstream_st *stream, const char *call);
 /* The same for all streams of a device. */

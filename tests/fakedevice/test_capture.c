@@ -32,6 +32,7 @@ static int set_up(void **state)
 	cudaMalloc((void **)&on.b, COUNT * sizeof(float));
 	small_fill(on.a, 1, COUNT, on.stream);
 	small_fill(on.b, 1, COUNT, on.stream);
+	small_scale(on.b, on.b, 1, COUNT, on.stream);
 	cudaStreamSynchronize(on.stream);
 	cudaEventRecord(on.outside, on.side);
 	cudaStreamSynchronize(on.side);
@@ -102,6 +103,21 @@ static void allocating_is_illegal(void **state)
 	assert_int_equal(cudaMalloc(&memory, 100), cudaSuccess);
 	assert_int_equal(cudaFree(memory), cudaSuccess);
 	cudaGraph_t graph;
+	assert_int_equal(cudaStreamEndCapture(on.stream, &graph), cudaSuccess);
+	assert_int_equal(cudaGraphDestroy(graph), cudaSuccess);
+	assert_int_equal(pp_fake_reports(), 0);
+}
+
+static void first_launches_are_reported(void **state)
+{
+	(void)state;
+	cudaGraph_t graph;
+	begin(cudaStreamCaptureModeThreadLocal);
+	assert_int_equal(small_nap(1, on.stream), cudaSuccess);
+	assert_int_equal(pp_fake_reports(), 1);
+	assert_non_null(strstr(pp_fake_report(), "small_nap was launched for the first time while stream"));
+	pp_fake_forgive();
+	assert_int_equal(small_nap(1, on.stream), cudaSuccess);
 	assert_int_equal(cudaStreamEndCapture(on.stream, &graph), cudaSuccess);
 	assert_int_equal(cudaGraphDestroy(graph), cudaSuccess);
 	assert_int_equal(pp_fake_reports(), 0);
@@ -229,6 +245,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test_setup_teardown(synchronising_is_illegal, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(allocating_is_illegal, set_up, tear_down),
+	    cmocka_unit_test_setup_teardown(first_launches_are_reported, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(other_threads, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(events_of_a_capture, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(ends_that_do_not_fit, set_up, tear_down),

@@ -180,6 +180,7 @@ static void captured(struct scenario_rank *rank)
 	cudaGraph_t graph;
 	cudaGraphExec_t executable;
 	small_fill(rank->memory[2], 1, COUNT, stream);
+	small_scale(rank->memory[3], rank->memory[2], 1, COUNT, stream); /* loaded before the capture */
 	must(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
 	ncclGroupStart();
 	must(ncclSend(rank->memory[2], COUNT, ncclFloat, (int)peer, rank->communicator, stream), "ncclSend");
