@@ -53,11 +53,18 @@ static struct board *open_board(const char *name)
 	return memory == MAP_FAILED ? NULL : memory;
 }
 
+/* Once all ranks have the board, its name is for nobody any more. */
+static void cover(void)
+{
+	if (atomic_fetch_add(&job.board->covered, 1) + 1 == job.ranks)
+		shm_unlink(job.name);
+}
+
 void pp_fake_board_join(const char *name, uint32_t rank, uint32_t ranks)
 {
 	if (job.board && strcmp(job.job, name) == 0) { /* another thread of this process, another rank */
 		job.own++;
-		atomic_fetch_add(&job.board->covered, 1);
+		cover();
 		return;
 	}
 	if (job.board || ranks == 1)
@@ -72,8 +79,7 @@ void pp_fake_board_join(const char *name, uint32_t rank, uint32_t ranks)
 	job.own = 1;
 	atomic_store(&job.board->entries[rank].told_at, pp_fake_now());
 	atomic_store(&job.board->entries[rank].present, 1);
-	if (atomic_fetch_add(&job.board->covered, 1) + 1 == ranks)
-		shm_unlink(job.name);
+	cover();
 	atexit(leave);
 }
 
@@ -81,10 +87,6 @@ void pp_fake_board_tell(uint64_t progress, uint64_t quiet_ms, bool stuck, const 
 {
 	if (!job.board)
 		return;
-	if (job.name[0] && atomic_load(&job.board->covered) >= job.ranks) {
-		shm_unlink(job.name); /* all have it; the name is for nobody any more */
-		job.name[0] = '\0';
-	}
 	struct entry *entry = &job.board->entries[job.entry];
 	if (table[0])
 		snprintf(entry->table, sizeof entry->table, "%s", table);

@@ -131,10 +131,9 @@ static ncclResult_t join(struct pp_fake_host *host, struct ncclComm *communicato
 	atomic_store(&segment->members[communicator->rank].machine, machine_hash());
 	atomic_store(&segment->members[communicator->rank].device,
 	             (int32_t)pp_fake_settings()->first + communicator->device);
-	atomic_fetch_add(&segment->joined, 1);
+	if (atomic_fetch_add(&segment->joined, 1) + 1 == communicator->ranks)
+		pp_fake_segment_remove(communicator->name); /* all have it */
 	bool all = pp_fake_nccl_barrier(host, communicator, "the making");
-	if (communicator->rank == 0)
-		pp_fake_segment_remove(communicator->name);
 	if (!all)
 		return ncclInternalError;
 	return duplicate_gpu(communicator) ? ncclInvalidUsage : ncclSuccess;
