@@ -322,7 +322,7 @@ bool pp_partition(struct pp_arena *arena, const struct pp_spec *spec, const stru
 	struct pp_split split = {0};
 	if (!choose_split(arena, spec, &problem, &split, diag))
 		return false;
-	if (spec->stages.split && spec->stages.balance == PP_BALANCE_TIME)
+	if (spec->stages.split && !spec->stages.split_frozen && spec->stages.balance == PP_BALANCE_TIME)
 		warn_slow_split(arena, spec, &problem, &split, diag);
 	fill_items(arena, spec, &problem, split.first, stages);
 	rate_time(arena, spec, problem, split, stages);

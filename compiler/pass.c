@@ -348,6 +348,7 @@ struct pp_program *pp_unit_frame(const struct pp_unit *unit, struct pp_arena *ar
 	program->cost.pair_permille = spec->pair_permille;
 	program->train = spec->train;
 	program->schedule_name = unit->schedule.name;
+	program->schedule_memory = spec->schedule_memory;
 	program->lowering = (uint8_t)unit->lowering;
 	program->source_name = unit->source->name;
 	program->source_text = unit->source->text;

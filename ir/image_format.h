@@ -16,7 +16,7 @@
 #include <stddef.h>
 
 enum {
-	PP_IMAGE_VERSION = 5,
+	PP_IMAGE_VERSION = 6,
 	PP_IMAGE_ORDER = 0x01020304,
 	PP_IMAGE_AT_VERSION = 8,
 	PP_IMAGE_AT_ORDER = 12,

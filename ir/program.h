@@ -339,6 +339,7 @@ struct pp_program {
 	uint32_t program_count;
 	struct pp_stamp stamp;
 	const char *schedule_name;             /* of the policy, for people */
+	uint64_t schedule_memory;              /* its `memory <=`, which capacities heed already; 0: none */
 	uint8_t lowering;                      /* enum pp_lowered, for people too */
 	const char *source_name, *source_text; /* the .pipe file, may be NULL */
 	const char *tool_version;

@@ -13,6 +13,7 @@ static const uint64_t unit_ticks[PP_PHASE_COUNT] = {1, 2, 1, 1, 0}; /* the paper
 
 static const struct pp_field about[] = {
     {.key = "schedule", .kind = PP_FIELD_TEXT, .offset = offsetof(struct pp_program, schedule_name)},
+    {.key = "memory", .kind = PP_FIELD_U64, .offset = offsetof(struct pp_program, schedule_memory)},
     {.key = "tool", .kind = PP_FIELD_TEXT, .offset = offsetof(struct pp_program, tool_version)},
     {.key = "lowering",
      .kind = PP_FIELD_NAME,

@@ -126,6 +126,7 @@ struct pp_stages_spec {
 	uint8_t balance;                 /* enum pp_balance */
 	uint32_t min_layers, max_layers; /* per stage; max 0: no limit */
 	uint32_t *split;                 /* explicit split: first layer of each stage, [stage_count + 1], or NULL */
+	bool split_frozen;               /* it stands in the schedule, with the order that was made for it */
 	struct pp_span split_span, balance_span, span;
 	struct pp_span *stage_spans; /* of the parts of an explicit split, or NULL */
 };

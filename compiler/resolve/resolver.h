@@ -106,7 +106,10 @@ struct pp_resolver {
 	size_t assert_count, assert_capacity;
 	const struct pp_imported *imported; /* with out->imported: the active schedule is one; or NULL */
 	bool custom_only;                   /* the model has only custom layers: no data, no loss */
-	const char **refused;               /* features that were refused already: one message each */
+	/* Of the active schedule: it counts instead of that in `stages`. */
+	const struct pp_stmt *schedule_split;
+	struct pp_module *schedule_split_module;
+	const char **refused; /* features that were refused already: one message each */
 	size_t refused_count, refused_capacity;
 	struct pp_resolved *out;
 };
@@ -199,7 +202,9 @@ void pp_resolve_cluster(struct pp_resolver *resolver);
 void pp_resolve_parallel(struct pp_resolver *resolver);
 void pp_resolve_tensor(struct pp_resolver *resolver);
 void pp_resolve_stages(struct pp_resolver *resolver);
-void pp_resolve_split(struct pp_resolver *resolver, const struct pp_stmt *split);
+/* The `split` that stands in a block, or NULL; a second one is reported. */
+const struct pp_stmt *pp_find_split(struct pp_resolver *resolver, const struct pp_stmt *block);
+void pp_resolve_split(struct pp_resolver *resolver, const struct pp_stmt *split, const struct pp_module *module);
 void pp_schedule_choose(struct pp_resolver *resolver);
 
 /* imported.c */

@@ -170,6 +170,12 @@ static void use_written(struct pp_resolver *resolver, const struct pp_stmt *sche
 		base_policy = base && base->label.text ? base->label.text : schedule->extends->text;
 	}
 	bool own = has_rows(schedule) || schedule->from.text;
+	resolver->schedule_split = pp_find_split(resolver, schedule);
+	resolver->schedule_split_module = module;
+	if (!resolver->schedule_split && base && !own) {
+		resolver->schedule_split = pp_find_split(resolver, base);
+		resolver->schedule_split_module = base_module;
+	}
 	pp_section_fill(resolver, section, schedule, module, base != NULL);
 	section->stmt = schedule;
 	section->span = schedule->label.text ? schedule->label.span : schedule->name.span;

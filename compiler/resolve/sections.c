@@ -121,19 +121,23 @@ static void take_overlap(struct pp_resolver *resolver, struct pp_section *sectio
 struct place {
 	enum pp_stmt_kind kind;
 	const char *word, *home; /* block it belongs to */
+	const char *also;        /* another one, or NULL */
 };
 
 static const struct place places[] = {
-    {PP_STMT_LAYER, "layer", "model"},  {PP_STMT_FOR, "for", "model"},        {PP_STMT_REPEAT, "repeat", "model"},
-    {PP_STMT_PIN, "pin", "stages"},     {PP_STMT_PAIR, "pair", "stages"},     {PP_STMT_APART, "apart", "stages"},
-    {PP_STMT_SPLIT, "split", "stages"}, {PP_STMT_ORDER, "order", "schedule"}, {PP_STMT_OVERLAP, "overlap", "schedule"},
-    {PP_STMT_LIMIT, "limit", "policy"}, {PP_STMT_PREFER, "prefer", "policy"},
+    {PP_STMT_LAYER, "layer", "model", NULL},        {PP_STMT_FOR, "for", "model", NULL},
+    {PP_STMT_REPEAT, "repeat", "model", NULL},      {PP_STMT_PIN, "pin", "stages", NULL},
+    {PP_STMT_PAIR, "pair", "stages", NULL},         {PP_STMT_APART, "apart", "stages", NULL},
+    {PP_STMT_SPLIT, "split", "stages", "schedule"}, {PP_STMT_ORDER, "order", "schedule", NULL},
+    {PP_STMT_OVERLAP, "overlap", "schedule", NULL}, {PP_STMT_LIMIT, "limit", "policy", NULL},
+    {PP_STMT_PREFER, "prefer", "policy", NULL},
 };
 
 static void check_place(struct pp_resolver *resolver, const struct pp_stmt *stmt, const char *block)
 {
 	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-		if (places[i].kind != stmt->kind || strcmp(places[i].home, block) == 0)
+		if (places[i].kind != stmt->kind || strcmp(places[i].home, block) == 0 ||
+		    (places[i].also && strcmp(places[i].also, block) == 0))
 			continue;
 		struct pp_message *message =
 		    pp_error(resolver->diag, "E0113", stmt->span, "`%s` does not belong in `%s`", places[i].word, block);

@@ -334,13 +334,17 @@ static bool check_part_count(struct split *split, const struct pp_stmt *stmt)
 		pp_label(message, pp_field_span(parallel, PP_ATTR_parallel_pp), "%u ranks of %u stage%s", spec->parallel.pp,
 		         spec->parallel.vpp, spec->parallel.vpp == 1 ? "" : "s");
 	}
-	pp_help(message, "%s %u bar%s `|`", parts < wanted ? "add" : "remove",
-	        parts < wanted ? wanted - parts : parts - wanted,
-	        (parts < wanted ? wanted - parts : parts - wanted) == 1 ? "" : "s");
+	if (spec->stages.split_frozen && parts % spec->parallel.pp == 0 && spec->stages.place != PP_PLACE_LIST)
+		pp_help(message, "the schedule was made for it: write `vpp = %u` in `parallel`, and its `place` in `stages`",
+		        parts / spec->parallel.pp);
+	else
+		pp_help(message, "%s %u bar%s `|`", parts < wanted ? "add" : "remove",
+		        parts < wanted ? wanted - parts : parts - wanted,
+		        (parts < wanted ? wanted - parts : parts - wanted) == 1 ? "" : "s");
 	return false;
 }
 
-void pp_resolve_split(struct pp_resolver *resolver, const struct pp_stmt *stmt)
+void pp_resolve_split(struct pp_resolver *resolver, const struct pp_stmt *stmt, const struct pp_module *module)
 {
 	struct pp_stages_spec *stages = &resolver->out->spec.stages;
 	struct split split = {.resolver = resolver, .model = &resolver->out->spec.model};
@@ -351,8 +355,7 @@ void pp_resolve_split(struct pp_resolver *resolver, const struct pp_stmt *stmt)
 	collect_names(&split);
 	add_part(&split, stmt->span);
 	struct pp_binding ranks = {pp_intern_z(resolver->strings, "p"), pp_datum_whole(resolver->out->spec.parallel.pp)};
-	struct pp_scope scope = {
-	    .outer = &resolver->sections[PP_SECTION_STAGES]->module->scope, .bindings = &ranks, .count = 1};
+	struct pp_scope scope = {.outer = &module->scope, .bindings = &ranks, .count = 1};
 	resolver->eval.scope = &scope;
 	walk(&split, stmt->pattern);
 	resolver->eval.scope = &resolver->main->scope;

@@ -1,4 +1,4 @@
-/* Placement and the wishes for balance; an explicit split is read by split.c. */
+/* Placement and the wishes for balance; an explicit split, here or in the schedule, is read by split.c. */
 #include "resolver.h"
 
 #include <string.h>
@@ -67,10 +67,10 @@ static bool read_place(struct pp_resolver *resolver, struct pp_section *section,
 	return pp_field_choice(resolver, section, PP_ATTR_stages_place, &stages->place);
 }
 
-static const struct pp_stmt *find_split(struct pp_resolver *resolver, const struct pp_section *section)
+const struct pp_stmt *pp_find_split(struct pp_resolver *resolver, const struct pp_stmt *block)
 {
 	const struct pp_stmt *found = NULL;
-	for (const struct pp_stmt *at = section->stmt ? section->stmt->body : NULL; at; at = at->next) {
+	for (const struct pp_stmt *at = block ? block->body : NULL; at; at = at->next) {
 		if (at->kind != PP_STMT_SPLIT)
 			continue;
 		if (found) {
@@ -116,7 +116,7 @@ void pp_resolve_stages(struct pp_resolver *resolver)
 	struct pp_spec *spec = &resolver->out->spec;
 	struct pp_section *section = resolver->sections[PP_SECTION_STAGES];
 	struct pp_stages_spec *stages = &spec->stages;
-	const struct pp_stmt *split = find_split(resolver, section);
+	const struct pp_stmt *split = pp_find_split(resolver, section->stmt);
 	uint64_t least, most;
 	stages->span = section->span;
 	if (spec->parallel.pp == 0) /* not known: reported */
@@ -131,9 +131,11 @@ void pp_resolve_stages(struct pp_resolver *resolver)
 	stages->max_layers = (uint32_t)most;
 	stages->balance_span = pp_field_span(section, PP_ATTR_stages_balance);
 	check_limits(resolver, section, stages);
-	if (!split)
-		return;
-	check_unused(resolver, section, split);
-	if (spec->model.layer_count > 0)
-		pp_resolve_split(resolver, split);
+	if (split)
+		check_unused(resolver, section, split);
+	stages->split_frozen = resolver->schedule_split != NULL;
+	if (stages->split_frozen)
+		split = resolver->schedule_split;
+	if (split && spec->model.layer_count > 0)
+		pp_resolve_split(resolver, split, stages->split_frozen ? resolver->schedule_split_module : section->module);
 }

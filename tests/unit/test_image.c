@@ -124,7 +124,7 @@ static void messages(void **state)
 	image.bytes[4] = '\r';
 	image.bytes[PP_IMAGE_AT_VERSION] = 9;
 	seal(image.bytes, image.length);
-	assert_refused(&image, image.length, "x.ppx has image version 9, this tool reads version 5: build it again");
+	assert_refused(&image, image.length, "x.ppx has image version 9, this tool reads version 6: build it again");
 	image.bytes[PP_IMAGE_AT_VERSION] = PP_IMAGE_VERSION;
 	image.bytes[PP_IMAGE_AT_TABLES] ^= 1;
 	seal(image.bytes, image.length);
