@@ -119,13 +119,13 @@ static void report_over(const struct pp_unit *unit, const struct pp_lean *least)
 	uint64_t limit = limit_of(unit), over = least->needed - limit;
 	struct pp_message *m;
 	if (searches(unit))
-		m = pp_error(unit->diag, "E0640", spec->schedule_span,
+		m = pp_error(unit->diag, "E0640", spec->memory_span,
 		             "no order was found that fits the memory: rank %" PRIu32 " needs %s of %s with one microbatch at "
 		             "a time",
 		             least->rank, pp_show_bytes_beside(arena, least->needed, limit),
 		             pp_show_bytes_beside(arena, limit, least->needed));
 	else if (pp_shortage_is_bounded(unit))
-		m = pp_error(unit->diag, "E0671", spec->schedule_span,
+		m = pp_error(unit->diag, "E0671", spec->memory_span,
 		             "rank %" PRIu32 " needs %" PRIu64 " bytes (%s), %" PRIu64 " more than `memory`", least->rank,
 		             least->needed, pp_show_bytes(arena, least->needed), over);
 	else

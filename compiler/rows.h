@@ -30,6 +30,7 @@ struct pp_rows_input {
 	bool shipped;                         /* a library schedule: its asserts say where it can be used */
 	bool drop_surplus;                    /* `surplus = drop`, which a library block may also say itself */
 	struct pp_span place;                 /* where the user asked for it */
+	struct pp_span room_place;            /* what says how much memory there is */
 	uint32_t ranks, stages, microbatches; /* each at least 1 */
 	const uint32_t *stage_rank;           /* [stages] */
 	const struct pp_scope *scope;         /* names beside r p v m; may be NULL */

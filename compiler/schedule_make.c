@@ -3,6 +3,7 @@
 
 #include "ir/figures.h"
 #include "library.h"
+#include "order_problem.h"
 #include "policy.h"
 #include "policy/make.h"
 #include "rows.h"
@@ -72,6 +73,8 @@ static struct pp_rows_input input_of(const struct pp_resolved *resolved, const s
 	    .shipped = !resolved->schedule,
 	    .drop_surplus = spec->drop_surplus,
 	    .place = spec->schedule_span.start ? spec->schedule_span : spec->vpp_span, /* --schedule has no line */
+	    .room_place = pp_order_limit(spec, spec->schedule_memory) == spec->schedule_memory ? spec->memory_span
+	                                                                                       : spec->cluster_span,
 	    .ranks = spec->parallel.pp,
 	    .stages = spec->stages.stage_count,
 	    .microbatches = spec->microbatches,
@@ -105,7 +108,8 @@ static void report_refusal(struct pp_arena *arena, const struct pp_spec *spec, c
                            const struct pp_order_refusal *refusal, struct pp_diag *diag)
 {
 	struct pp_message *m =
-	    pp_error(diag, refusal->least_room || !refusal->reason ? "E0670" : "E0614", spec->schedule_span, "`%s` %s",
+	    pp_error(diag, refusal->least_room || !refusal->reason ? "E0670" : "E0614",
+	             refusal->least_room || !refusal->reason ? spec->memory_span : spec->schedule_span, "`%s` %s",
 	             policy->name, refusal->reason ? refusal->reason : "finds no order within the memory");
 	if (refusal->least_room)
 		pp_note(m, "rank %" PRIu32 " needs %s for activations at least", refusal->rank,

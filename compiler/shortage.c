@@ -188,7 +188,7 @@ void pp_shortage_report(const struct pp_unit *unit, const struct pp_lean *lean)
 			fixed = pp_plus(fixed, problem->static_bytes[i]);
 	uint64_t counted = pp_plus(fixed, stashes), buffers = of->needed > counted ? of->needed - counted : 0;
 	struct pp_message *m =
-	    pp_error(unit->diag, "E0501", pp_shortage_is_bounded(unit) ? spec->schedule_span : spec->cluster_span,
+	    pp_error(unit->diag, "E0501", pp_shortage_is_bounded(unit) ? spec->memory_span : spec->cluster_span,
 	             "rank %" PRIu32 " needs %s of %s (%s over)%s", of->rank,
 	             pp_show_bytes_beside(arena, of->needed, limit), pp_show_bytes_beside(arena, limit, of->needed),
 	             pp_show_bytes(arena, of->needed > limit ? of->needed - limit : 0),

@@ -152,6 +152,7 @@ struct pp_spec {
 	struct pp_span model_span, cluster_span, parallel_span, schedule_span; /* names of the blocks */
 	struct pp_span vpp_span, place_span;                                   /* of their values, else of their blocks */
 	struct pp_span recompute_span;                                         /* of `recompute` where it is given */
+	struct pp_span memory_span;       /* of `memory <= X` where it is given, else the schedule's */
 	struct pp_span train_span;        /* of `microbatches` where it is given, else of the block */
 	const struct pp_profile *profile; /* measured costs in place of the model's, or NULL */
 };

@@ -151,8 +151,8 @@ static struct pp_message *report_other(struct pp_arena *arena, struct pp_rules *
                                        const struct pp_rows_input *input, const struct held *held, const char *what)
 {
 	if (!held->unlisted)
-		return pp_error(rules->diag, "E0630", input->place, "%s, and takes %s more than the room for stashes", what,
-		                pp_show_bytes(arena, held->candidate.over));
+		return pp_error(rules->diag, "E0630", input->room_place, "%s, and takes %s more than the room for stashes",
+		                what, pp_show_bytes(arena, held->candidate.over));
 	const struct pp_stmt *last = rules->preferences[rules->preference_count - 1].stmt;
 	if (!held->turn)
 		return pp_error(rules->diag, "E0630", last->span, "%s, and no `prefer` holds now", what);
@@ -236,7 +236,7 @@ static struct pp_advice advise_on(struct pp_arena *arena, struct pp_rules *rules
 
 /* Rules that more memory would not unlock are stuck for another reason, which is what to mend. */
 static bool report_any_memory(struct pp_arena *arena, struct pp_rules *rules, const struct pp_rows_input *input,
-                              const struct pp_order_problem *problem, const char *note)
+                              const struct pp_order_problem *problem, const char *note, bool advise)
 {
 	struct pp_order_problem roomy = *problem;
 	uint64_t *room = PP_NEW_ARRAY(arena, uint64_t, problem->ranks);
@@ -250,8 +250,10 @@ static bool report_any_memory(struct pp_arena *arena, struct pp_rules *rules, co
 	struct stuck stuck = look_at_ranks(arena, rules, list, problem->ranks);
 	if (!stuck.found)
 		return false;
-	struct pp_advice advice = advise_on(arena, rules, input, &roomy, list, &stuck.worst);
-	report(arena, rules, input, list, &stuck, note, &advice);
+	struct pp_advice advice = {0};
+	if (advise)
+		advice = advise_on(arena, rules, input, &roomy, list, &stuck.worst);
+	report(arena, rules, input, list, &stuck, note, advise ? &advice : NULL);
 	return true;
 }
 
@@ -262,17 +264,17 @@ void pp_rules_report_stuck(struct pp_arena *arena, struct pp_rules *rules, const
 	if (!stuck.found) /* evaluating a rule failed, which was reported */
 		return;
 	const struct held *held = &stuck.worst;
-	struct pp_advice advice = {0};
-	if (advise)
-		advice = advise_on(arena, rules, input, problem, list, held);
-	if (advise && held_by_room(held) && advice.count == 0) {
+	if (held_by_room(held)) {
 		const char *note = pp_arena_printf(
 		    arena, "this is without a bound on memory; with it, rank %" PRIu32 " lacks %s for %s at %s", held->rank,
 		    pp_show_bytes(arena, held->candidate.over),
 		    title_of(arena, pp_list_rank_of(list, held->rank), held->candidate.kind, held->candidate.chunk),
 		    time_text(arena, list));
-		if (report_any_memory(arena, rules, input, problem, note))
+		if (report_any_memory(arena, rules, input, problem, note, advise) || !pp_diag_ok(rules->diag))
 			return;
 	}
+	struct pp_advice advice = {0};
+	if (advise)
+		advice = advise_on(arena, rules, input, problem, list, held);
 	report(arena, rules, input, list, &stuck, NULL, advise ? &advice : NULL);
 }

@@ -11,8 +11,8 @@ void pp_rules_warn(const struct pp_rules *rules);
 const char *pp_rules_remarks(struct pp_arena *arena, const struct pp_rules *rules, const struct pp_rows_input *input,
                              const struct pp_list *list);
 
-/* E0630: after a run that got stuck. `advise`: say what would help, which is found by trying; where that is not memory
- * but the room is what holds it back, what does so in any memory. */
+/* E0630: after a run that got stuck. Where the room holds it back but so does something else in any memory, that is
+ * said instead. `advise`: say what would help, which is found by trying. */
 void pp_rules_report_stuck(struct pp_arena *arena, struct pp_rules *rules, const struct pp_rows_input *input,
                            const struct pp_order_problem *problem, struct pp_list *list, bool advise);
 

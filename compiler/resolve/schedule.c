@@ -347,6 +347,10 @@ void pp_resolve_schedule(struct pp_resolver *resolver)
 	uint64_t group, memory;
 	if (pp_field_scaled(resolver, section, PP_ATTR_schedule_memory, 1, &memory))
 		spec->schedule_memory = memory;
+	spec->memory_span = spec->schedule_span;
+	if (pp_field_given(section, PP_ATTR_schedule_memory))
+		spec->memory_span = pp_span_join(pp_field_of(section, PP_ATTR_schedule_memory)->name_span,
+		                                 pp_field_span(section, PP_ATTR_schedule_memory));
 	if (pp_field_whole(resolver, section, PP_ATTR_schedule_group, &group))
 		spec->group = (uint32_t)group;
 	read_seek(resolver, section, &spec->seek);

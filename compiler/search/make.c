@@ -174,7 +174,7 @@ static void report_infeasible(struct pp_arena *arena, const struct pp_spec *spec
 	if (!certain)
 		room = problem->room[report->tight_rank];
 	struct pp_message *message =
-	    pp_error(diag, "E0640", spec->schedule_span,
+	    pp_error(diag, "E0640", spec->memory_span,
 	             "no order %s the memory: rank %" PRIu32 " needs %s for stashes, there are %s%s",
 	             certain ? "fits" : "was found that fits", report->tight_rank,
 	             pp_show_bytes_beside(arena, report->least_room, room),
