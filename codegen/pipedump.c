@@ -245,6 +245,9 @@ static bool read_time(const struct pp_dump *dump, const char *option, const char
 	for (size_t i = 0; value >= 0 && i < sizeof units / sizeof units[0]; i++)
 		if (strcmp(end, units[i].name) == 0)
 			unit = units[i].ns;
+	if (dump->costless && value >= 0 && *end)
+		return pp_fail(status, PP_EXIT_USAGE, "%s=%s: %s is an order alone, its times are units: %s=%.*s", option, text,
+		               dump->file, option, (int)(end - text), text);
 	if (unit == 0 || value * (double)unit > 9e18)
 		return pp_fail(status, PP_EXIT_USAGE, "%s wants a time such as 1.5 (in the unit of the axis) or 20us, got `%s`",
 		               option, text);

@@ -84,6 +84,12 @@ static void take_figures(const struct sides *sides, struct figure *figures)
 	memcpy(figures, all, sizeof all);
 }
 
+/* What an order alone does not have: bytes, and a tail beside its makespan. */
+static bool needs_costs(const struct figure *figure)
+{
+	return figure->form == BYTES || strcmp(figure->key, "step") == 0 || strcmp(figure->key, "tail") == 0;
+}
+
 static const char *show(const struct sides *sides, enum form form, double value)
 {
 	switch (form) {
@@ -121,7 +127,7 @@ static void print_figures(const struct sides *sides)
 	pp_table_cell(&table, "b");
 	pp_table_cell(&table, "b - a");
 	for (unsigned i = 0; i < FIGURES; i++) {
-		if (figures[i].form == BYTES && sides->a->costless)
+		if (sides->a->costless && needs_costs(&figures[i]))
 			continue;
 		pp_table_cell(&table, figures[i].name);
 		pp_table_cell(&table, show(sides, figures[i].form, figures[i].a));
@@ -336,7 +342,7 @@ static void print_json(const struct sides *sides)
 	json_side(sides->b, "b", &json);
 	pp_json_open_object(&json, "figures");
 	for (unsigned i = 0; i < FIGURES; i++) {
-		if (figures[i].form == BYTES && sides->a->costless)
+		if (sides->a->costless && needs_costs(&figures[i]))
 			continue;
 		pp_json_open_object(&json, figures[i].key);
 		pp_json_number(&json, "a", figures[i].a);

@@ -100,9 +100,11 @@ static void print_message(const struct pp_dump *dump, const struct pp_instr *ins
 {
 	const struct pp_channel *channel = &dump->program->channels[instr->a[0]];
 	bool sends = instr->op == PP_OP_SEND;
-	fprintf(dump->out, "  %s r%u chan %u>%u.%s #%u %s", sends ? "to" : "from",
+	fprintf(dump->out, "  %s r%u chan %u>%u.%s #%u", sends ? "to" : "from",
 	        sends ? channel->destination : channel->source, channel->source, channel->destination,
-	        pp_value_name[channel->kind], instr->a[1], pp_show_bytes(dump->arena, pp_payload_bytes(instr)));
+	        pp_value_name[channel->kind], instr->a[1]);
+	if (!dump->costless)
+		fprintf(dump->out, " %s", pp_show_bytes(dump->arena, pp_payload_bytes(instr)));
 }
 
 /* Everything else as the text form writes it. */

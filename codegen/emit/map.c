@@ -22,11 +22,13 @@ static uint64_t stage_params(const struct pp_program *program, uint32_t stage)
 /* Columns that only some programs have. */
 struct columns {
 	bool recompute, extra;
+	bool sizes; /* parameters and bytes: all but orders alone */
 };
 
-static struct columns columns_of(const struct pp_program *program)
+static struct columns columns_of(const struct pp_dump *dump)
 {
-	struct columns columns = {false, false};
+	const struct pp_program *program = dump->program;
+	struct columns columns = {.sizes = !dump->costless};
 	for (uint32_t s = 0; s < program->stage_count; s++) {
 		columns.recompute |= program->stages[s].recomputes;
 		columns.extra |= program->stages[s].extra_bytes > 0;
@@ -39,18 +41,20 @@ static struct pp_table table_of_stages(const struct pp_dump *dump, struct column
 	static const char *const heads[] = {"stage", "rank", "chunk", "layers", "params", "F",  "B",
 	                                    "I",     "W",    "R",     "stash",  "extra",  "out"};
 	enum { COLUMNS = sizeof heads / sizeof heads[0] };
-	unsigned count = COLUMNS - (columns.recompute ? 0u : 1u) - (columns.extra ? 0u : 1u);
+	unsigned count = COLUMNS - (columns.recompute ? 0u : 1u) - (columns.extra ? 0u : 1u) - (columns.sizes ? 0u : 3u);
 	struct pp_table table = pp_table_begin(dump->arena, count, 1u << 3);
-	for (size_t i = 0; i < COLUMNS; i++)
-		if ((*heads[i] != 'R' || columns.recompute) && (*heads[i] != 'e' || columns.extra))
+	for (size_t i = 0; i < COLUMNS; i++) {
+		bool size = strcmp(heads[i], "params") == 0 || strcmp(heads[i], "stash") == 0 || strcmp(heads[i], "out") == 0;
+		if ((*heads[i] != 'R' || columns.recompute) && (*heads[i] != 'e' || columns.extra) && (!size || columns.sizes))
 			pp_table_cell(&table, heads[i]);
+	}
 	return table;
 }
 
 static void print_stages(const struct pp_dump *dump)
 {
 	struct pp_time_unit unit = pp_stage_unit(dump);
-	struct columns columns = columns_of(dump->program);
+	struct columns columns = columns_of(dump);
 	struct pp_table table = table_of_stages(dump, columns);
 	for (uint32_t s = 0; s < dump->program->stage_count; s++) {
 		const struct pp_stage *stage = &dump->program->stages[s];
@@ -60,10 +64,13 @@ static void print_stages(const struct pp_dump *dump)
 		pp_table_cell(&table, pp_arena_printf(dump->arena, "r%u", stage->rank));
 		pp_table_cell_uint(&table, dump->chunk[s]);
 		pp_table_cell(&table, stage->title && *stage->title ? stage->title : "-");
-		pp_table_cell(&table, pp_show_count(dump->arena, stage_params(dump->program, s)));
+		if (columns.sizes)
+			pp_table_cell(&table, pp_show_count(dump->arena, stage_params(dump->program, s)));
 		for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++)
 			if (phase != PP_PHASE_R || columns.recompute)
 				pp_table_cell(&table, pp_show_time(dump->arena, stage->ticks[phase], unit));
+		if (!columns.sizes)
+			continue;
 		pp_table_cell(&table, pp_show_bytes(dump->arena, stage->stash_bytes));
 		if (columns.extra)
 			pp_table_cell(&table, pp_show_bytes(dump->arena, stage->extra_bytes));
@@ -142,7 +149,7 @@ void pp_emit_map_json(const struct pp_dump *dump)
 {
 	const struct pp_program *program = dump->program;
 	struct pp_json json = pp_json_begin(dump->out);
-	struct columns columns = columns_of(program);
+	struct columns columns = columns_of(dump);
 	pp_json_open_object(&json, NULL);
 	pp_json_string(&json, "schema", "pipec.map/1");
 	pp_json_string(&json, "time_unit", pp_dump_time_unit(dump));
@@ -156,14 +163,17 @@ void pp_emit_map_json(const struct pp_dump *dump)
 		pp_json_uint(&json, "rank", stage->rank);
 		pp_json_uint(&json, "chunk", dump->chunk[s]);
 		pp_json_string(&json, "layers", stage->title ? stage->title : "");
-		pp_json_uint(&json, "params", stage_params(program, s));
+		if (columns.sizes)
+			pp_json_uint(&json, "params", stage_params(program, s));
 		for (unsigned phase = 0; phase < PP_PHASE_COUNT; phase++)
 			if (phase != PP_PHASE_R || columns.recompute)
 				pp_json_uint(&json, pp_phase_name[phase], stage->ticks[phase]);
-		pp_json_uint(&json, "stash_bytes", stage->stash_bytes);
+		if (columns.sizes)
+			pp_json_uint(&json, "stash_bytes", stage->stash_bytes);
 		if (columns.extra)
 			pp_json_uint(&json, "extra_bytes", stage->extra_bytes);
-		pp_json_uint(&json, "out_bytes", (uint64_t)stage->out_count * pp_dtype_size[stage->out_dtype]);
+		if (columns.sizes)
+			pp_json_uint(&json, "out_bytes", (uint64_t)stage->out_count * pp_dtype_size[stage->out_dtype]);
 		pp_json_close(&json);
 	}
 	pp_json_close(&json);

@@ -315,6 +315,19 @@ void pp_emit_memory(const struct pp_dump *dump)
 		print_capacities(dump);
 }
 
+static void json_rank_memory(const struct pp_rank *memory, struct pp_json *json)
+{
+	uint64_t bytes[PP_SLOT_CLASS_COUNT];
+	static_bytes(memory, bytes);
+	pp_json_uint(json, "capacity", memory->capacity);
+	pp_json_uint(json, "reserve", memory->reserve);
+	pp_json_open_object(json, "static");
+	for (unsigned class = 0; class < PP_SLOT_CLASS_COUNT; class ++)
+		if (bytes[class])
+			pp_json_uint(json, pp_slot_class_name[class], bytes[class]);
+	pp_json_close(json);
+}
+
 void pp_emit_memory_json(const struct pp_dump *dump)
 {
 	struct pp_json json = pp_json_begin(dump->out);
@@ -331,15 +344,8 @@ void pp_emit_memory_json(const struct pp_dump *dump)
 		pp_json_uint(&json, "rank", rank);
 		pp_json_uint(&json, "peak", curve.peak);
 		pp_json_uint(&json, "peak_at", curve.peak_at);
-		pp_json_uint(&json, "capacity", dump->program->rank[rank].capacity);
-		pp_json_uint(&json, "reserve", dump->program->rank[rank].reserve);
-		uint64_t bytes[PP_SLOT_CLASS_COUNT];
-		static_bytes(&dump->program->rank[rank], bytes);
-		pp_json_open_object(&json, "static");
-		for (unsigned class = 0; class < PP_SLOT_CLASS_COUNT; class ++)
-			if (bytes[class])
-				pp_json_uint(&json, pp_slot_class_name[class], bytes[class]);
-		pp_json_close(&json);
+		if (!dump->costless)
+			json_rank_memory(&dump->program->rank[rank], &json);
 		pp_json_open_array(&json, "at");
 		for (size_t i = 0; i < curve.count; i++)
 			pp_json_uint(&json, NULL, curve.at[i]);

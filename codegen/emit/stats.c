@@ -90,9 +90,12 @@ static void print_step(const struct pp_dump *dump)
 	        pp_dump_time(dump, sim->makespan), unit, pp_dump_time(dump, (uint64_t)(sim->work + 0.5)), unit,
 	        percent(dump, sim->bubble), percent(dump, sim->overhead), percent(dump, sim->span_bubble));
 	bool forward = pp_is_forward_only(dump->named);
-	fprintf(dump->out, " %s: %s %s = makespan + tail %s %s (%s); imbalance %s\n", forward ? "batch" : "step",
-	        pp_dump_time(dump, sim->makespan + sim->tail), unit, pp_dump_time(dump, sim->tail), unit,
-	        forward ? "sum of losses" : "reductions, norm, update", percent(dump, sim->imbalance));
+	if (dump->costless)
+		fprintf(dump->out, " imbalance %s\n", percent(dump, sim->imbalance));
+	else
+		fprintf(dump->out, " %s: %s %s = makespan + tail %s %s (%s); imbalance %s\n", forward ? "batch" : "step",
+		        pp_dump_time(dump, sim->makespan + sim->tail), unit, pp_dump_time(dump, sim->tail), unit,
+		        forward ? "sum of losses" : "reductions, norm, update", percent(dump, sim->imbalance));
 	const struct pp_order_bound *bound = &sim->bound;
 	fprintf(dump->out, " lower bound: %s %s, gap %s (%s)\n", pp_dump_time(dump, bound->makespan), unit,
 	        percent(dump, pp_bound_gap(sim->makespan, bound->makespan)), bound->makespan_term);
@@ -344,12 +347,14 @@ static void json_rank(const struct pp_dump *dump, struct pp_json *json, uint32_t
 	pp_json_uint(json, "sent", sim->sent);
 	pp_json_uint(json, "received", sim->received);
 	pp_json_uint(json, "peak_stashes", sim->peak_stashes);
-	pp_json_uint(json, "peak_bytes", sim->peak_bytes);
-	pp_json_uint(json, "peak_at", sim->peak_at);
-	pp_json_uint(json, "arena_bytes", dump->program->rank[rank].arena_bytes);
-	pp_json_uint(json, "static_bytes", dump->program->rank[rank].static_bytes);
-	pp_json_uint(json, "live_bytes", dump->program->rank[rank].live_bytes);
-	pp_json_uint(json, "params", pp_rank_params(dump->program, rank));
+	if (!dump->costless) {
+		pp_json_uint(json, "peak_bytes", sim->peak_bytes);
+		pp_json_uint(json, "peak_at", sim->peak_at);
+		pp_json_uint(json, "arena_bytes", dump->program->rank[rank].arena_bytes);
+		pp_json_uint(json, "static_bytes", dump->program->rank[rank].static_bytes);
+		pp_json_uint(json, "live_bytes", dump->program->rank[rank].live_bytes);
+		pp_json_uint(json, "params", pp_rank_params(dump->program, rank));
+	}
 	pp_json_close(json);
 }
 
@@ -364,6 +369,16 @@ static void json_proof(const struct pp_dump *dump, struct pp_json *json)
 	pp_json_bool(json, "bits_fixed", stamp->bits_fixed);
 	if (!stamp->bits_fixed)
 		pp_json_string(json, "bits_reason", stamp->bits_reason);
+}
+
+static void json_flops(const struct pp_dump *dump, struct pp_json *json)
+{
+	double again = flops_of_step(dump, true);
+	pp_json_string(json, "flops_unit", "per step and replica");
+	pp_json_number(json, "flops", model_flops(dump));
+	if (again > 0)
+		pp_json_number(json, "recomputed_flops", again);
+	pp_json_number(json, "utilisation", utilisation(dump));
 }
 
 void pp_emit_stats_json(const struct pp_dump *dump)
@@ -386,7 +401,8 @@ void pp_emit_stats_json(const struct pp_dump *dump)
 	pp_json_uint(&json, "microbatches", program->microbatches);
 	pp_json_string(&json, "time_unit", pp_dump_time_unit(dump));
 	pp_json_uint(&json, "makespan", sim->makespan);
-	pp_json_uint(&json, "tail", sim->tail);
+	if (!dump->costless)
+		pp_json_uint(&json, "tail", sim->tail);
 	pp_json_uint(&json, "longest_span", sim->longest_span);
 	pp_json_uint(&json, "lower_bound", sim->bound.makespan);
 	pp_json_number(&json, "gap", pp_bound_gap(sim->makespan, sim->bound.makespan));
@@ -399,11 +415,8 @@ void pp_emit_stats_json(const struct pp_dump *dump)
 	pp_json_number(&json, "overhead", sim->overhead);
 	pp_json_number(&json, "span_bubble", sim->span_bubble);
 	pp_json_number(&json, "imbalance", sim->imbalance);
-	pp_json_string(&json, "flops_unit", "per step and replica");
-	pp_json_number(&json, "flops", model_flops(dump));
-	if (flops_of_step(dump, true) > 0)
-		pp_json_number(&json, "recomputed_flops", flops_of_step(dump, true));
-	pp_json_number(&json, "utilisation", utilisation(dump));
+	if (!dump->costless)
+		json_flops(dump, &json);
 	if (mean_name(dump))
 		pp_json_string(&json, "loss", mean_name(dump));
 	json_proof(dump, &json);

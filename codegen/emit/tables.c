@@ -53,11 +53,12 @@ static void print_tensors(const struct pp_dump *dump)
 }
 
 /* Classes that only some programs have are no columns of the others. Returns the number of those shown. */
-static uint32_t shown_classes(const struct pp_program *program, bool shown[PP_SLOT_CLASS_COUNT])
+static uint32_t shown_classes(const struct pp_dump *dump, bool shown[PP_SLOT_CLASS_COUNT])
 {
+	const struct pp_program *program = dump->program;
 	uint32_t count = 0;
 	for (unsigned class = 0; class < PP_SLOT_CLASS_COUNT; class ++)
-		shown[class] = class != PP_SLOT_EXTRA && class != PP_SLOT_MASTER && class != PP_SLOT_SCRATCH;
+		shown[class] = !dump->costless && class != PP_SLOT_EXTRA && class != PP_SLOT_MASTER && class != PP_SLOT_SCRATCH;
 	for (uint32_t rank = 0; rank < program->ranks; rank++)
 		for (uint32_t i = 0; i < program->rank[rank].slot_count; i++)
 			shown[program->rank[rank].slots[i].class] = true;
@@ -71,12 +72,13 @@ static void print_slots(const struct pp_dump *dump)
 {
 	const struct pp_program *program = dump->program;
 	bool shown[PP_SLOT_CLASS_COUNT];
-	struct pp_table table = pp_table_begin(dump->arena, 2 + shown_classes(program, shown), 0);
+	struct pp_table table = pp_table_begin(dump->arena, shown_classes(dump, shown) + (dump->costless ? 1 : 2), 0);
 	pp_table_cell(&table, "slots");
 	for (unsigned class = 0; class < PP_SLOT_CLASS_COUNT; class ++)
 		if (shown[class])
 			pp_table_cell(&table, pp_slot_class_name[class]);
-	pp_table_cell(&table, "arena");
+	if (!dump->costless)
+		pp_table_cell(&table, "arena");
 	for (uint32_t rank = 0; rank < program->ranks; rank++) {
 		if (!dump->chosen[rank])
 			continue;
@@ -89,12 +91,14 @@ static void print_slots(const struct pp_dump *dump)
 		pp_table_cell(&table, pp_arena_printf(dump->arena, "r%u", rank));
 		for (unsigned class = 0; class < PP_SLOT_CLASS_COUNT; class ++)
 			if (shown[class])
-				pp_table_cell(&table, count[class] ? pp_arena_printf(dump->arena, "%u = %s", count[class],
-				                                                     pp_show_bytes(dump->arena, bytes[class]))
-				                                   : "-");
-		pp_table_cell(&table, program->rank[rank].arena_bytes
-		                          ? pp_show_bytes(dump->arena, program->rank[rank].arena_bytes)
-		                          : "-");
+				pp_table_cell(&table, !count[class]    ? "-"
+				                      : dump->costless ? pp_arena_printf(dump->arena, "%u", count[class])
+				                                       : pp_arena_printf(dump->arena, "%u = %s", count[class],
+				                                                         pp_show_bytes(dump->arena, bytes[class])));
+		if (!dump->costless)
+			pp_table_cell(&table, program->rank[rank].arena_bytes
+			                          ? pp_show_bytes(dump->arena, program->rank[rank].arena_bytes)
+			                          : "-");
 	}
 	pp_table_print(&table, dump->out);
 	fputc('\n', dump->out);
@@ -103,11 +107,12 @@ static void print_slots(const struct pp_dump *dump)
 static void print_channels(const struct pp_dump *dump)
 {
 	static const char *const words[] = {"channel", "from", "to", "kind", "depth", "messages", "latency", "bandwidth"};
-	enum { COLUMNS = sizeof words / sizeof words[0] };
+	enum { COLUMNS = sizeof words / sizeof words[0], COLUMNS_OF_COSTS = 2 };
 	if (dump->program->channel_count == 0)
 		return;
-	struct pp_table table = pp_table_begin(dump->arena, COLUMNS, 1u << 3);
-	heads(&table, words, COLUMNS);
+	const unsigned columns = COLUMNS - (dump->costless ? COLUMNS_OF_COSTS : 0);
+	struct pp_table table = pp_table_begin(dump->arena, columns, 1u << 3);
+	heads(&table, words, columns);
 	for (uint32_t i = 0; i < dump->program->channel_count; i++) {
 		const struct pp_channel *channel = &dump->program->channels[i];
 		if (!dump->chosen[channel->source] && !dump->chosen[channel->destination])
@@ -118,6 +123,8 @@ static void print_channels(const struct pp_dump *dump)
 		pp_table_cell(&table, pp_value_name[channel->kind]);
 		pp_table_cell_uint(&table, channel->depth);
 		pp_table_cell_uint(&table, channel->messages);
+		if (dump->costless)
+			continue;
 		pp_table_cell(&table, pp_arena_printf(dump->arena, "%llu ns", (unsigned long long)channel->latency));
 		pp_table_cell(&table, channel->bandwidth ? pp_show_rate(dump->arena, channel->bandwidth, "B/s") : "infinite");
 	}
@@ -202,14 +209,16 @@ static void json_slots(const struct pp_dump *dump, struct pp_json *json)
 			continue;
 		pp_json_open_object(json, NULL);
 		pp_json_uint(json, "rank", rank);
-		pp_json_uint(json, "arena_bytes", dump->program->rank[rank].arena_bytes);
+		if (!dump->costless)
+			pp_json_uint(json, "arena_bytes", dump->program->rank[rank].arena_bytes);
 		pp_json_open_array(json, "slots");
 		for (uint32_t i = 0; i < dump->program->rank[rank].slot_count; i++) {
 			const struct pp_slot *slot = &dump->program->rank[rank].slots[i];
 			pp_json_open_object(json, NULL);
 			pp_json_string(json, "class", pp_slot_class_name[slot->class]);
-			pp_json_uint(json, "bytes", slot->bytes);
-			if (slot->placed)
+			if (!dump->costless)
+				pp_json_uint(json, "bytes", slot->bytes);
+			if (slot->placed && !dump->costless)
 				pp_json_uint(json, "offset", slot->offset);
 			if (slot->tensor != PP_NULL)
 				pp_json_uint(json, "tensor", slot->tensor);
@@ -221,8 +230,9 @@ static void json_slots(const struct pp_dump *dump, struct pp_json *json)
 	pp_json_close(json);
 }
 
-static void json_channels(const struct pp_program *program, struct pp_json *json)
+static void json_channels(const struct pp_dump *dump, struct pp_json *json)
 {
+	const struct pp_program *program = dump->program;
 	pp_json_open_array(json, "channels");
 	for (uint32_t i = 0; i < program->channel_count; i++) {
 		const struct pp_channel *channel = &program->channels[i];
@@ -232,8 +242,10 @@ static void json_channels(const struct pp_program *program, struct pp_json *json
 		pp_json_string(json, "kind", pp_value_name[channel->kind]);
 		pp_json_uint(json, "depth", channel->depth);
 		pp_json_uint(json, "messages", channel->messages);
-		pp_json_uint(json, "latency_ns", channel->latency);
-		pp_json_uint(json, "bandwidth", channel->bandwidth);
+		if (!dump->costless) {
+			pp_json_uint(json, "latency_ns", channel->latency);
+			pp_json_uint(json, "bandwidth", channel->bandwidth);
+		}
 		pp_json_close(json);
 	}
 	pp_json_close(json);
@@ -246,7 +258,7 @@ void pp_emit_tables_json(const struct pp_dump *dump)
 	pp_json_string(&json, "schema", "pipec.tables/1");
 	json_tensors(dump->program, &json);
 	json_slots(dump, &json);
-	json_channels(dump->program, &json);
+	json_channels(dump, &json);
 	pp_json_open_array(&json, "bodies");
 	for (uint32_t i = 0; i < dump->program->body_count; i++) {
 		const struct pp_body *body = &dump->program->bodies[i];

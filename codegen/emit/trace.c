@@ -91,9 +91,9 @@ static void trace_rank(const struct pp_dump *dump, struct pp_trace *trace, uint3
 		         (interval.end > interval.start && instr->op != PP_OP_WAIT && instr->op != PP_OP_WAITC))
 			trace_other(dump, trace, rank, i);
 	}
-	struct pp_curve curve = pp_memory_curve(dump, rank, true);
+	struct pp_curve curve = pp_memory_curve(dump, rank, !dump->costless);
 	for (size_t i = 0; i < curve.count; i++)
-		pp_trace_counter(trace, rank, "memory (bytes)", curve.at[i], curve.value[i]);
+		pp_trace_counter(trace, rank, dump->costless ? "stashes" : "memory (bytes)", curve.at[i], curve.value[i]);
 }
 
 void pp_emit_trace(const struct pp_dump *dump)
