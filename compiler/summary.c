@@ -17,16 +17,26 @@ static uint32_t fullest_rank(const struct pp_program *program)
 	return rank;
 }
 
+static void print_layouts(FILE *out, uint32_t layouts)
+{
+	for (unsigned i = 0; i < PP_LAYOUT_COUNT; i++)
+		if (layouts >> i & 1)
+			fprintf(out, " %s", pp_layout_name[i]);
+}
+
 void pp_proof_print(FILE *out, const struct pp_stamp *stamp)
 {
-	if (stamp->layouts == (1u << PP_LAYOUT_COUNT) - 1) {
+	if (stamp->layouts == PP_ALL_LAYOUTS) {
 		fputs("proven: no deadlock in any queue layout", out);
 		return;
 	}
 	fputs("proven: no deadlock in queue layouts", out);
-	for (unsigned i = 0; i < PP_LAYOUT_COUNT; i++)
-		if (stamp->layouts >> i & 1)
-			fprintf(out, " %s", pp_layout_name[i]);
+	print_layouts(out, stamp->layouts);
+	fputs(", with posts that start in program order in", out);
+	if (stamp->in_order)
+		print_layouts(out, stamp->in_order);
+	else
+		fputs(" none", out);
 }
 
 static const char *shown(const char *output)
@@ -87,6 +97,15 @@ static void print_text(const struct pp_unit *unit, const char *output, FILE *out
 		    out);
 }
 
+static void json_layouts(struct pp_json *json, const char *key, uint32_t layouts)
+{
+	pp_json_open_array(json, key);
+	for (unsigned i = 0; i < PP_LAYOUT_COUNT; i++)
+		if (layouts >> i & 1)
+			pp_json_string(json, NULL, pp_layout_name[i]);
+	pp_json_close(json);
+}
+
 static void print_json(const struct pp_unit *unit, const char *output, FILE *out)
 {
 	const struct pp_program *program = unit->program;
@@ -124,11 +143,8 @@ static void print_json(const struct pp_unit *unit, const char *output, FILE *out
 		json_split(unit->stages.joint, &json);
 	if (unit->schedule.search)
 		pp_search_json(&unit->resolved, &unit->schedule, &unit->sim, &json);
-	pp_json_open_array(&json, "layouts");
-	for (unsigned i = 0; i < PP_LAYOUT_COUNT; i++)
-		if (program->stamp.layouts >> i & 1)
-			pp_json_string(&json, NULL, pp_layout_name[i]);
-	pp_json_close(&json);
+	json_layouts(&json, "layouts", program->stamp.layouts);
+	json_layouts(&json, "layouts_in_order", program->stamp.in_order);
 	pp_json_close(&json);
 	fputc('\n', out);
 }

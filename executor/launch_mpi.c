@@ -19,6 +19,20 @@ struct start {
 	bool diagnosed; /* this rank's diagnostics are to be printed */
 };
 
+/* What rank 0 has proven holds for all, whatever the file says of itself. */
+static bool share_proof(struct start *start, struct pp_status *status)
+{
+	struct pp_stamp *stamp = &start->loaded.program->stamp, *all = calloc(start->process.ranks, sizeof *all);
+	if (!all)
+		return pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory");
+	bool ok = pp_transport_exchange(&pp_transport_mpi, start->process.endpoint, &start->process.watch,
+	                                "waiting for the proof of the program", stamp, all, sizeof *all, status);
+	if (ok)
+		*stamp = all[0];
+	free(all);
+	return ok;
+}
+
 /* The first rank of each machine proves the program; all see the result. */
 static bool verify_on_first(struct start *start, struct pp_status *status)
 {
@@ -31,7 +45,8 @@ static bool verify_on_first(struct start *start, struct pp_status *status)
 	bool fine = first != start->process.rank || pp_check_proof(&start->loaded, start->process.launch->queues, status);
 	/* Machines print in turn only if the first did not fail: that is rank 0's. */
 	start->diagnosed = !fine && start->process.rank == 0;
-	return pp_rank_agree(&start->process, "waiting for the proof of the program", fine, status);
+	return pp_rank_agree(&start->process, "waiting for the proof of the program", fine, status) &&
+	       share_proof(start, status);
 }
 
 /* What is no reason to stop, printed once. */

@@ -37,6 +37,7 @@ bool pp_check_proof(struct pp_loaded *loaded, enum pp_layout layout, struct pp_s
 	struct pp_stamp stamp;
 	if (!pp_verify(loaded->program, &stamp, loaded->diag))
 		return pp_fail(status, PP_EXIT_REJECTED, "%s", "");
+	loaded->program->stamp = stamp;
 	return check_layout(&stamp, layout, status);
 }
 

@@ -8,8 +8,8 @@
 #include "ir/program_file.h"
 #include "ir/status.h"
 
-/* Prove the program. False: the reasons are in loaded->diag, *status has an empty text; or it is proven, but not for
- * this queue layout (E0906). */
+/* Prove the program; its stamp is what was proven then, whatever the file says. False: the reasons are in loaded->diag,
+ * *status has an empty text; or it is proven, but not for this queue layout (E0906). */
 bool pp_check_proof(struct pp_loaded *loaded, enum pp_layout layout, struct pp_status *status);
 
 /* What this piperun and device can run: placed slots, ops, collectives. */

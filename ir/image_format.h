@@ -41,7 +41,7 @@ enum pp_section {
 	PP_SECTION_INSTRS,
 	PP_SECTION_ORDERS, /* u32 per instruction of streams that have one */
 	PP_SECTION_SOURCE, /* u32 string: name, u32 string: text */
-	PP_SECTION_STAMP,  /* u8 proven, u8 bits fixed, u32 layouts, u32 string: reason */
+	PP_SECTION_STAMP,  /* u8 proven, u8 bits fixed, u32 layouts and << 16 in order, u32 string: reason */
 	PP_SECTION_COUNT
 };
 

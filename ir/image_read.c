@@ -332,7 +332,8 @@ static void load_rest(struct loader *loader)
 	const unsigned char *stamp = loader->at[PP_SECTION_STAMP];
 	program->stamp.proven = stamp[0] != 0;
 	program->stamp.bits_fixed = stamp[1] != 0;
-	program->stamp.layouts = pp_load32(stamp + 2) & ((1u << PP_LAYOUT_COUNT) - 1);
+	program->stamp.layouts = pp_load32(stamp + 2) & PP_ALL_LAYOUTS;
+	program->stamp.in_order = pp_load32(stamp + 2) >> 16 & PP_ALL_LAYOUTS;
 	const char *reason = string_at(loader, pp_load32(stamp + 6));
 	snprintf(program->stamp.bits_reason, sizeof program->stamp.bits_reason, "%s", reason ? reason : "");
 }

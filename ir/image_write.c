@@ -290,7 +290,7 @@ static void put_rest(struct image *image)
 	begin_section(image, PP_SECTION_STAMP, 1);
 	put8(image, program->stamp.proven);
 	put8(image, program->stamp.bits_fixed);
-	put32(image, program->stamp.layouts);
+	put32(image, program->stamp.layouts | program->stamp.in_order << 16);
 	put_string(image, program->stamp.bits_reason);
 	begin_section(image, PP_SECTION_STRINGS, image->strings_length);
 	memcpy(room(image, image->strings_length), image->strings, image->strings_length);

@@ -288,6 +288,8 @@ enum pp_layout {
 	PP_LAYOUT_COUNT
 };
 
+enum { PP_ALL_LAYOUTS = (1 << PP_LAYOUT_COUNT) - 1 };
+
 /* How the streams came to their order: codegen/lower.c. */
 enum pp_lowered {
 	PP_LOWERED_GIVEN, /* written like that */
@@ -302,6 +304,7 @@ enum pp_lowered {
 struct pp_stamp {
 	bool proven;
 	uint32_t layouts;      /* bit per enum pp_layout: no deadlock under rendezvous */
+	uint32_t in_order;     /* the same where, besides, what a rank posts starts in the order of its stream */
 	bool bits_fixed;       /* no reduction order depends on the schedule */
 	char bits_reason[120]; /* why not */
 };

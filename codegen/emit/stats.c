@@ -278,19 +278,26 @@ static void print_loss(const struct pp_dump *dump)
 	        tokens ? "over all tokens of the step" : "over the means of the microbatches");
 }
 
+static void print_layouts(const struct pp_dump *dump, const char *separator, uint32_t layouts)
+{
+	if (layouts == 0)
+		fprintf(dump->out, "%snone", separator);
+	for (unsigned layout = 0; layout < PP_LAYOUT_COUNT; layout++)
+		if (layouts >> layout & 1) {
+			fprintf(dump->out, "%s%s", separator, pp_layout_name[layout]);
+			separator = ", ";
+		}
+}
+
 static void print_proof(const struct pp_dump *dump)
 {
 	const struct pp_stamp *stamp = &dump->program->stamp;
 	fputs(" proven: no deadlock in ", dump->out);
-	if (stamp->layouts == (1u << PP_LAYOUT_COUNT) - 1)
+	if (stamp->layouts == PP_ALL_LAYOUTS) {
 		fputs("any queue layout", dump->out);
-	else {
-		const char *separator = "layouts ";
-		for (unsigned layout = 0; layout < PP_LAYOUT_COUNT; layout++)
-			if (stamp->layouts >> layout & 1) {
-				fprintf(dump->out, "%s%s", separator, pp_layout_name[layout]);
-				separator = ", ";
-			}
+	} else {
+		print_layouts(dump, "layouts ", stamp->layouts);
+		print_layouts(dump, "; posts starting in order: ", stamp->in_order);
 	}
 	if (dump->program->lowering != PP_LOWERED_GIVEN)
 		fprintf(dump->out, "; lowering: %s", pp_lowered_name[dump->program->lowering]);
@@ -358,14 +365,20 @@ static void json_rank(const struct pp_dump *dump, struct pp_json *json, uint32_t
 	pp_json_close(json);
 }
 
+static void json_layouts(struct pp_json *json, const char *key, uint32_t layouts)
+{
+	pp_json_open_array(json, key);
+	for (unsigned layout = 0; layout < PP_LAYOUT_COUNT; layout++)
+		if (layouts >> layout & 1)
+			pp_json_string(json, NULL, pp_layout_name[layout]);
+	pp_json_close(json);
+}
+
 static void json_proof(const struct pp_dump *dump, struct pp_json *json)
 {
 	const struct pp_stamp *stamp = &dump->program->stamp;
-	pp_json_open_array(json, "layouts_proven");
-	for (unsigned layout = 0; layout < PP_LAYOUT_COUNT; layout++)
-		if (stamp->layouts >> layout & 1)
-			pp_json_string(json, NULL, pp_layout_name[layout]);
-	pp_json_close(json);
+	json_layouts(json, "layouts_proven", stamp->layouts);
+	json_layouts(json, "layouts_in_order", stamp->in_order);
 	pp_json_bool(json, "bits_fixed", stamp->bits_fixed);
 	if (!stamp->bits_fixed)
 		pp_json_string(json, "bits_reason", stamp->bits_reason);

@@ -279,7 +279,7 @@ enum pp_csv_verdict pp_csv_run(struct pp_arena *arena, const struct pp_csv *csv,
 	assert(numbered);
 	(void)numbered;
 	enum pp_csv_verdict verdict = PP_CSV_OK;
-	if (!pp_prove_layout(&proof, layout, false))
+	if (!pp_prove_layout(&proof, layout))
 		verdict = PP_CSV_DEADLOCK;
 	else if (!messages_meet(&proof, &posts, pp_layout_queue[layout]))
 		verdict = PP_CSV_MISMATCH;

@@ -2,12 +2,21 @@
  *
  * requires: pp_prove_posts and pp_prove_match: every post has its partner, every wait its post.
  * ensures:  proof->layouts names the queue layouts in which the streams finish whatever the timing; `channel` is one.
+ *           proof->in_order names those in which they also do where what a rank posts starts in the order of its
+ * stream.
  *
  * A message starts only when both ends are posted and head their queues; channels are deterministic, so one abstract
  * run decides for every timing. If the run in which a post completes before its rank goes on ("blocking") succeeds,
  * the order in which it completes things is a global order G of which every queue of every layout is a subsequence;
  * then the first unfinished element of G always heads all its queues, and no layout can deadlock. Only when it fails
  * are the layouts run one by one.
+ *
+ * Starts in order (NCCL_LAUNCH_ORDER_IMPLICIT): a post has a start and an end. It starts when all posts of its rank
+ * before it have started, those before it in its queue have ended, and the waits before it are over; a message ends
+ * when both of its posts have started. A layout thus ends less often than without; a coarser one less often than a
+ * finer one, since it only adds reasons to wait. G serves here too: it starts and ends the posts of an element at once.
+ * Collectives within bodies start in that order as well, yet are no part of the run: while one waits for the start of a
+ * post before it, so does every post behind it, and nobody else waits for a compute.
  *
  * The streams stand for all coordinates of the tp and dp axes. G then does for the whole grid: put in the place of each
  * of its elements the copies of all coordinates, one after the other (of a collective over tp or dp: one for each of
@@ -176,11 +185,19 @@ bool pp_prove_order(struct pp_proof *proof)
 	if (!order_agrees(proof))
 		return false;
 	if (blocking_succeeds(proof)) {
-		proof->layouts = (1u << PP_LAYOUT_COUNT) - 1;
+		proof->layouts = proof->in_order = PP_ALL_LAYOUTS;
 		return true;
 	}
-	for (int layout = 0; layout < PP_LAYOUT_BLOCKING; layout++)
-		if (pp_prove_layout(proof, (enum pp_layout)layout, layout != PP_LAYOUT_CHANNEL))
+	if (!pp_prove_layout(proof, PP_LAYOUT_CHANNEL))
+		return false;
+	proof->layouts = 1u << PP_LAYOUT_CHANNEL;
+	for (int layout = PP_LAYOUT_EDGE; layout < PP_LAYOUT_BLOCKING; layout++)
+		if (pp_layout_ends(proof, (enum pp_layout)layout, false))
 			proof->layouts |= 1u << layout;
-	return proof->layouts >> PP_LAYOUT_CHANNEL & 1;
+	for (int layout = 0; layout < PP_LAYOUT_BLOCKING; layout++)
+		if (proof->layouts >> layout & 1 && pp_layout_ends(proof, (enum pp_layout)layout, true))
+			proof->in_order |= 1u << layout;
+		else if (layout == PP_LAYOUT_CHANNEL)
+			break; /* the finest */
+	return true;
 }

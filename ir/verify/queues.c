@@ -14,11 +14,19 @@ const char *const pp_layout_queue[PP_LAYOUT_COUNT] = {"channel",       "edge", "
 
 /* ---- a run with queues ----------------------------------------------------------------------- */
 
+/* What starts in order. */
+struct starts {
+	uint32_t **posts;         /* [ranks]: the posts of its stream so far */
+	uint32_t *posted, *begun; /* [ranks]: how many; how many of them have started */
+	bool *has;                /* per post: it has started */
+};
+
 /* Posts are numbered 2 * message + end; those of collective j start at `joint_posts[j]`. */
 struct queued {
 	struct pp_proof *proof;
 	enum pp_layout layout;
 	struct pp_queues queues;
+	struct starts *starts;                             /* NULL: in any order */
 	uint32_t *head, *tail;                             /* per queue: posts */
 	uint32_t *next;                                    /* per post */
 	uint32_t *joint_posts, *joint_arrived, *post_rank; /* post_rank: of collectives' posts, from 2 * messages on */
@@ -88,19 +96,41 @@ static bool heads(const struct queued *run, uint32_t post)
 	return queue == PP_NULL || run->head[queue] == post;
 }
 
+/* May it end as far as this rank goes? */
+static bool has_started(const struct queued *run, uint32_t post)
+{
+	return run->starts ? run->starts->has[post] : heads(run, post);
+}
+
+/* Start what can start, in order. */
+static void start_posts(struct queued *run, uint32_t rank)
+{
+	struct starts *starts = run->starts;
+	while (starts->begun[rank] < starts->posted[rank]) {
+		uint32_t post = starts->posts[rank][starts->begun[rank]];
+		if (!heads(run, post))
+			return;
+		starts->has[post] = true;
+		starts->begun[rank]++;
+		push_check(run, post_element(run, post));
+	}
+}
+
 static void leave_queue(struct queued *run, uint32_t post)
 {
 	uint32_t queue = post_queue(run, post);
 	if (queue == PP_NULL)
 		return;
 	run->head[queue] = run->next[post];
-	if (run->head[queue] != PP_NULL)
+	if (run->starts)
+		start_posts(run, post_owner(run, post)); /* a queue is one rank's */
+	else if (run->head[queue] != PP_NULL)
 		push_check(run, post_element(run, run->head[queue]));
 }
 
 static void try_message(struct queued *run, uint32_t element)
 {
-	if (run->state[element] != 3 || !heads(run, 2 * element) || !heads(run, 2 * element + 1))
+	if (run->state[element] != 3 || !has_started(run, 2 * element) || !has_started(run, 2 * element + 1))
 		return;
 	const struct pp_channel *channel = &run->proof->program->channels[run->proof->message_channel[element]];
 	run->state[element] |= DONE;
@@ -117,7 +147,7 @@ static void try_collective(struct queued *run, uint32_t element)
 	if (run->state[element] & DONE || run->joint_arrived[joint] < members)
 		return;
 	for (uint32_t i = 0; i < members; i++)
-		if (!heads(run, run->joint_posts[joint] + i))
+		if (!has_started(run, run->joint_posts[joint] + i))
 			return;
 	run->state[element] |= DONE;
 	for (uint32_t i = 0; i < members; i++) {
@@ -127,17 +157,21 @@ static void try_collective(struct queued *run, uint32_t element)
 	}
 }
 
-static void enqueue(struct queued *run, uint32_t post)
+static void enqueue(struct queued *run, uint32_t rank, uint32_t post)
 {
 	uint32_t queue = post_queue(run, post);
 	run->next[post] = PP_NULL;
-	if (queue == PP_NULL)
+	if (queue != PP_NULL) {
+		if (run->head[queue] == PP_NULL)
+			run->head[queue] = post;
+		else
+			run->next[run->tail[queue]] = post;
+		run->tail[queue] = post;
+	}
+	if (!run->starts)
 		return;
-	if (run->head[queue] == PP_NULL)
-		run->head[queue] = post;
-	else
-		run->next[run->tail[queue]] = post;
-	run->tail[queue] = post;
+	run->starts->posts[rank][run->starts->posted[rank]++] = post;
+	start_posts(run, rank);
 }
 
 static void post_event(struct queued *run, uint32_t rank, uint32_t element)
@@ -146,12 +180,12 @@ static void post_event(struct queued *run, uint32_t rank, uint32_t element)
 	if (element < proof->message_count) {
 		int end = pp_proof_end(proof, rank, proof->message_channel[element]);
 		run->state[element] |= (uint8_t)(1 << end);
-		enqueue(run, 2 * element + (uint32_t)end);
+		enqueue(run, rank, 2 * element + (uint32_t)end);
 	} else {
 		uint32_t joint = element - proof->message_count;
 		uint32_t post = run->joint_posts[joint] + run->joint_arrived[joint]++;
 		run->post_rank[post - 2 * proof->message_count] = rank;
-		enqueue(run, post);
+		enqueue(run, rank, post);
 	}
 	push_check(run, element);
 	while (run->check_count) {
@@ -185,7 +219,21 @@ static void advance(struct queued *run, uint32_t rank)
 	}
 }
 
-static struct queued queued_begin(struct pp_proof *proof, enum pp_layout layout)
+static struct starts *starts_begin(const struct pp_proof *proof, uint32_t posts)
+{
+	struct pp_arena *arena = proof->arena;
+	uint32_t ranks = proof->program->ranks;
+	struct starts *starts = PP_NEW(arena, struct starts);
+	*starts = (struct starts){.posts = PP_NEW_ARRAY(arena, uint32_t *, ranks),
+	                          .posted = PP_NEW_ARRAY(arena, uint32_t, ranks),
+	                          .begun = PP_NEW_ARRAY(arena, uint32_t, ranks),
+	                          .has = PP_NEW_ARRAY(arena, bool, posts)};
+	for (uint32_t r = 0; r < ranks; r++)
+		starts->posts[r] = PP_NEW_ARRAY(arena, uint32_t, proof->rank[r].event_count / 2); /* each has a wait */
+	return starts;
+}
+
+static struct queued queued_begin(struct pp_proof *proof, enum pp_layout layout, bool in_order)
 {
 	const struct pp_program *program = proof->program;
 	struct pp_arena *arena = proof->arena;
@@ -202,6 +250,7 @@ static struct queued queued_begin(struct pp_proof *proof, enum pp_layout layout)
 		run.joint_posts[j] = posts;
 		posts += proof->joints[j].members;
 	}
+	run.starts = in_order ? starts_begin(proof, posts) : NULL;
 	run.next = PP_NEW_ARRAY(arena, uint32_t, posts);
 	run.post_rank = PP_NEW_ARRAY(arena, uint32_t, posts - 2 * proof->message_count);
 	run.state = PP_NEW_ARRAY(arena, uint8_t, (size_t)proof->message_count + proof->joint_count);
@@ -482,20 +531,31 @@ static void report_stuck(const struct queued *run)
 	        words ? words->unstick : "post the receive before the wait that its sender's progress depends on");
 }
 
-bool pp_prove_layout(struct pp_proof *proof, enum pp_layout layout, bool quiet)
+/* True: every rank has got to the end of its stream. */
+static bool runs_through(struct queued *run)
 {
-	struct queued run = queued_begin(proof, layout);
-	while (run.work_count) {
-		uint32_t rank = run.work[--run.work_count];
-		run.in_work[rank] = false;
-		advance(&run, rank);
+	while (run->work_count) {
+		uint32_t rank = run->work[--run->work_count];
+		run->in_work[rank] = false;
+		advance(run, rank);
 	}
-	for (uint32_t r = 0; r < proof->program->ranks; r++) {
-		if (run.waiting[r] == PP_NULL)
-			continue;
-		if (!quiet)
-			report_stuck(&run);
-		return false;
-	}
+	for (uint32_t r = 0; r < run->proof->program->ranks; r++)
+		if (run->cursor[r] < run->proof->rank[r].event_count)
+			return false;
 	return true;
+}
+
+bool pp_layout_ends(struct pp_proof *proof, enum pp_layout layout, bool in_order)
+{
+	struct queued run = queued_begin(proof, layout, in_order);
+	return runs_through(&run);
+}
+
+bool pp_prove_layout(struct pp_proof *proof, enum pp_layout layout)
+{
+	struct queued run = queued_begin(proof, layout, false);
+	if (runs_through(&run))
+		return true;
+	report_stuck(&run);
+	return false;
 }

@@ -96,6 +96,7 @@ struct pp_proof {
 	bool weights_ascend;          /* each stage's weight gradients in ascending mb */
 	uint32_t descending_stage;    /* the first one where not */
 	uint32_t layouts;             /* bit per proven layout */
+	uint32_t in_order;            /* bit per layout proven with posts that start in order */
 };
 
 static inline const struct pp_instr *pp_proof_instr(const struct pp_proof *proof, uint32_t rank, uint32_t index)
@@ -121,8 +122,11 @@ bool pp_prove_backwards(struct pp_proof *proof, uint32_t rank, const uint8_t *pr
 
 extern const char *const pp_layout_queue[PP_LAYOUT_COUNT]; /* what has a queue: "pair of ranks" */
 
-/* One rendezvous run under a layout; on failure reports V4 unless `quiet`. */
-bool pp_prove_layout(struct pp_proof *proof, enum pp_layout layout, bool quiet);
+/* One rendezvous run under a layout; on failure reports V4. */
+bool pp_prove_layout(struct pp_proof *proof, enum pp_layout layout);
+
+/* The same, and nothing is reported. `in_order`: a post of a rank starts only when those before it have. */
+bool pp_layout_ends(struct pp_proof *proof, enum pp_layout layout, bool in_order);
 
 /* ---- static slots (static.c) ----------------------------------------------------------------- */
 

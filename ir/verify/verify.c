@@ -173,7 +173,7 @@ static void stamp_bits(const struct pp_proof *proof, struct pp_stamp *stamp)
 
 bool pp_verify(const struct pp_program *program, struct pp_stamp *stamp, struct pp_diag *diag)
 {
-	*stamp = (struct pp_stamp){.layouts = (1u << PP_LAYOUT_COUNT) - 1, .bits_fixed = true};
+	*stamp = (struct pp_stamp){.layouts = PP_ALL_LAYOUTS, .in_order = PP_ALL_LAYOUTS, .bits_fixed = true};
 	bool good = pp_verify_memory(program, diag);
 	good &= pp_verify_bodies(program, diag);
 	for (uint32_t i = 0; i < program->program_count; i++) {
@@ -181,6 +181,7 @@ bool pp_verify(const struct pp_program *program, struct pp_stamp *stamp, struct 
 		struct pp_proof proof = proof_begin(program, &program->programs[i], scratch, diag);
 		good &= prove(&proof);
 		stamp->layouts &= proof.layouts;
+		stamp->in_order &= proof.in_order;
 		if (!proof.forward_only)
 			stamp_bits(&proof, stamp);
 		pp_arena_destroy(scratch);
@@ -206,7 +207,7 @@ bool pp_verify_layout(const struct pp_program *program, const struct pp_named_pr
 {
 	struct pp_arena *scratch = pp_arena_scratch(program->arena);
 	struct pp_proof proof = proof_begin(program, named, scratch, diag);
-	bool good = pp_prove_posts(&proof) && pp_prove_match(&proof) && pp_prove_layout(&proof, layout, false);
+	bool good = pp_prove_posts(&proof) && pp_prove_match(&proof) && pp_prove_layout(&proof, layout);
 	pp_arena_destroy(scratch);
 	return good;
 }

@@ -68,13 +68,13 @@ fi
 
 # The image says how it was ordered; texts keep it, and cannot be ordered again.
 "$BIN/pipedump" "$work/free.ppx" --view=stats >"$work/stats" || failures=$((failures + 1))
-grep -qx ' proven: no deadlock in layouts channel, edge; lowering: free; bits: fixed' "$work/stats" || {
+grep -qx ' proven: no deadlock in layouts channel, edge; posts starting in order: none; lowering: free; bits: fixed' "$work/stats" || {
   cat "$work/stats"
   failures=$((failures + 1))
 }
 "$BIN/pipedump" "$work/free.ppx" --format=pps >"$work/free.pps" || failures=$((failures + 1))
 run text 0 "$BIN/pipec" build "$work/free.pps" -o "$work/again.ppx"
-lines text 1 'proven: no deadlock in queue layouts channel edge$'
+lines text 1 'proven: no deadlock in queue layouts channel edge, with posts that start in program order in none$'
 go again again --queues=edge
 same whole again
 run given 2 "$BIN/pipec" build "$work/free.pps" --lowering=lazy -o "$work/lazy.ppx"

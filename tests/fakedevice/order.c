@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEVICES_MOST = 64, LAUNCH_COMPLETION_DRIVER = 12090 };
+enum { DEVICES_MOST = 64, LAUNCH_COMPLETION_DRIVER = 12030 };
 
 static struct {
 	struct pp_fake_record *last; /* started, or ended, by the driver */
@@ -17,7 +17,7 @@ static struct {
 static bool ordered(void)
 {
 	const char *given = getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
-	return given && strcmp(given, "0") != 0;
+	return pp_fake_settings()->ordered || (given && strcmp(given, "0") != 0);
 }
 
 cudaError_t pp_fake_order_wait(struct pp_fake_host *host, struct CUstream_st *stream)

@@ -1,6 +1,6 @@
 /* The order in which operations of several communicators get onto one device: free, or that of the calls
- * (NCCL_LAUNCH_ORDER_IMPLICIT=1): then an operation starts when the one before it has started, or, with drivers older
- * than 12.9, when that one has ended. Lock held. */
+ * (NCCL_LAUNCH_ORDER_IMPLICIT=1, or PP_FAKE_ORDERED=1 whatever that says): then an operation starts when the one before
+ * it has started, or, with drivers older than 12.3, when that one has ended. Lock held. */
 #ifndef PP_FAKE_ORDER_H
 #define PP_FAKE_ORDER_H
 

@@ -47,6 +47,7 @@ static void start(void)
 	    .quiet_ms = (uint32_t)number("PP_FAKE_QUIET_MS", 500),
 	    .stall_ms = (uint32_t)number("PP_FAKE_STALL_MS", 10000),
 	    .resident = (uint32_t)number("PP_FAKE_RESIDENT", 0),
+	    .ordered = number("PP_FAKE_ORDERED", 0) != 0,
 	    .devices = devices ? atoi(devices) : 1,
 	    .first = (uint32_t)number("PP_FAKE_FIRST_DEVICE", 0),
 	    .stop = number("PP_FAKE_STOP", 0) != 0,

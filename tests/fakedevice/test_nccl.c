@@ -291,7 +291,7 @@ static const struct expected cases[] = {
      0,
      ""},
     {{"in the order of calls, older driver", in_the_order_of_calls, 2, true, false},
-     {"NCCL_LAUNCH_ORDER_IMPLICIT=1", "PP_FAKE_DRIVER=12080"},
+     {"NCCL_LAUNCH_ORDER_IMPLICIT=1", "PP_FAKE_DRIVER=12020"},
      0,
      ""},
     {{"both send first", both_send_first, 2, true, false}, {"PP_FAKE_QUIET_MS=40"}, PP_FAKE_EXIT, "deadlock"},

@@ -217,7 +217,7 @@ static bool share_devices(const struct pp_program *program)
 }
 
 static void enter_link(struct world *world, uint32_t rank, struct pp_test_seat *seat, const struct pp_link *link,
-                       const struct pp_transport_ops *below)
+                       const struct pp_transport_ops *below, enum pp_layout queues)
 {
 	struct pp_status status;
 	struct gpu *gpu = world->gpus[rank] = make_gpu(rank);
@@ -230,6 +230,7 @@ static void enter_link(struct world *world, uint32_t rank, struct pp_test_seat *
 	                              .below = below,
 	                              .endpoint = gpu->below ? gpu->below : pp_loop_endpoint(world->loop, rank),
 	                              .options = world->options,
+	                              .queues = queues,
 	                              .environment = &environment,
 	                              .quiet = true};
 	seat->memory = &gpu->memory;
@@ -240,12 +241,12 @@ static void enter_link(struct world *world, uint32_t rank, struct pp_test_seat *
 
 static void enter_staged_loop(void *world, uint32_t rank, struct pp_test_seat *seat)
 {
-	enter_link(world, rank, seat, &pp_link_staged, &pp_transport_loop);
+	enter_link(world, rank, seat, &pp_link_staged, &pp_transport_loop, PP_LAYOUT_CHANNEL);
 }
 
 static void enter_staged_local(void *world, uint32_t rank, struct pp_test_seat *seat)
 {
-	enter_link(world, rank, seat, &pp_link_staged, &pp_transport_local);
+	enter_link(world, rank, seat, &pp_link_staged, &pp_transport_local, PP_LAYOUT_CHANNEL);
 }
 
 static void *open_direct(const struct pp_program *program, const struct pp_transport_options *options)
@@ -259,7 +260,7 @@ static void *open_direct(const struct pp_program *program, const struct pp_trans
 static void enter_direct(void *context, uint32_t rank, struct pp_test_seat *seat)
 {
 	struct world *world = context;
-	enter_link(world, rank, seat, &pp_link_staged, &world->aware);
+	enter_link(world, rank, seat, &pp_link_staged, &world->aware, PP_LAYOUT_CHANNEL);
 }
 
 static void leave(struct pp_test_seat *seat)
@@ -290,12 +291,48 @@ const struct pp_test_world pp_test_world_direct = {
     .name = "direct over loop", .open = open_direct, .close = close_world, .enter = enter_direct, .leave = leave};
 
 #ifdef PP_HAVE_NCCL
-static void enter_nccl(void *world, uint32_t rank, struct pp_test_seat *seat)
+static void enter_layout(void *world, uint32_t rank, struct pp_test_seat *seat, enum pp_layout queues)
 {
-	enter_link(world, rank, seat, &pp_link_nccl, &pp_transport_loop);
+	enter_link(world, rank, seat, &pp_link_nccl, &pp_transport_loop, queues);
 	seat->any_order = true;
 }
 
-const struct pp_test_world pp_test_world_nccl = {
-    .name = "nccl", .apart = true, .open = open_loop, .close = close_world, .enter = enter_nccl, .leave = leave};
+static void enter_channel(void *world, uint32_t rank, struct pp_test_seat *seat)
+{
+	enter_layout(world, rank, seat, PP_LAYOUT_CHANNEL);
+}
+
+static void enter_edge(void *world, uint32_t rank, struct pp_test_seat *seat)
+{
+	enter_layout(world, rank, seat, PP_LAYOUT_EDGE);
+}
+
+static void enter_direction(void *world, uint32_t rank, struct pp_test_seat *seat)
+{
+	enter_layout(world, rank, seat, PP_LAYOUT_DIRECTION);
+}
+
+static void enter_pair(void *world, uint32_t rank, struct pp_test_seat *seat)
+{
+	enter_layout(world, rank, seat, PP_LAYOUT_PAIR);
+}
+
+static void enter_rank(void *world, uint32_t rank, struct pp_test_seat *seat)
+{
+	enter_layout(world, rank, seat, PP_LAYOUT_RANK);
+}
+
+#define NCCL_WORLD(what)                                                                                               \
+	{                                                                                                                  \
+		.name = "nccl", .apart = true, .open = open_loop, .close = close_world, .enter = what, .leave = leave          \
+	}
+
+const struct pp_test_world pp_test_world_nccl = NCCL_WORLD(enter_channel);
+
+const struct pp_test_world pp_test_worlds_nccl[PP_LAYOUT_BLOCKING] = {[PP_LAYOUT_CHANNEL] = NCCL_WORLD(enter_channel),
+                                                                      [PP_LAYOUT_EDGE] = NCCL_WORLD(enter_edge),
+                                                                      [PP_LAYOUT_DIRECTION] =
+                                                                          NCCL_WORLD(enter_direction),
+                                                                      [PP_LAYOUT_PAIR] = NCCL_WORLD(enter_pair),
+                                                                      [PP_LAYOUT_RANK] = NCCL_WORLD(enter_rank)};
 #endif

@@ -11,6 +11,8 @@ extern const struct pp_test_world pp_test_world_direct;
 
 #ifdef PP_HAVE_NCCL
 extern const struct pp_test_world pp_test_world_nccl;
+/* With the queues of a layout, for a program that is proven for them. */
+extern const struct pp_test_world pp_test_worlds_nccl[PP_LAYOUT_BLOCKING];
 #endif
 
 #endif

@@ -97,11 +97,11 @@ static void bodies_have_the_thread_blocks_proven(void **state)
 
 /* ---- launch order ---------------------------------------------------------------------------- */
 
-enum { OF_CHANNEL = 1 << PP_LAYOUT_CHANNEL, OF_ALL = (1 << PP_LAYOUT_COUNT) - 1 };
+enum { OF_CHANNEL = 1 << PP_LAYOUT_CHANNEL, OF_EDGE = OF_CHANNEL | 1 << PP_LAYOUT_EDGE, OF_ALL = PP_ALL_LAYOUTS };
 
 struct case_of_order {
-	uint32_t layouts, tp;
-	int driver;
+	uint32_t layouts, in_order, tp;
+	struct pp_nccl_versions versions;
 	const char *environment;
 	bool fine, implicit;
 	enum pp_layout layout;
@@ -109,14 +109,90 @@ struct case_of_order {
 };
 
 static const struct case_of_order cases[] = {
-    {OF_CHANNEL, 1, 13000, NULL, true, true, PP_LAYOUT_EDGE, "driver 13.0; launches in program order; queues per edge"},
-    {OF_CHANNEL, 1, 12090, "1", true, true, PP_LAYOUT_EDGE, "driver 12.9; launches in program order"},
-    {OF_ALL, 1, 12080, NULL, true, true, PP_LAYOUT_RANK, "one after the other; queues per rank"},
-    {OF_ALL, 2, 12080, NULL, true, true, PP_LAYOUT_BLOCKING, "queues per blocking"},
-    {OF_ALL - (1 << PP_LAYOUT_BLOCKING), 2, 12040, NULL, true, false, PP_LAYOUT_EDGE, "launches in no order"},
-    {OF_CHANNEL, 1, 12040, NULL, true, false, PP_LAYOUT_EDGE, "not proven for one queue per rank"},
-    {OF_CHANNEL, 1, 12040, "1", false, false, PP_LAYOUT_EDGE, "error[E0906]: with NCCL_LAUNCH_ORDER_IMPLICIT=1"},
-    {OF_CHANNEL, 1, 12040, "0", true, false, PP_LAYOUT_EDGE, "since NCCL_LAUNCH_ORDER_IMPLICIT=0"},
+    {OF_ALL,
+     OF_ALL,
+     1,
+     {22809, 13000, 13000},
+     NULL,
+     true,
+     true,
+     PP_LAYOUT_EDGE,
+     "driver 13.0; launches in program order; queues per edge"},
+    {OF_EDGE,
+     OF_EDGE,
+     1,
+     {22809, 12030, 13000},
+     "1",
+     true,
+     true,
+     PP_LAYOUT_EDGE,
+     "driver 12.3; launches in program order"},
+    {OF_EDGE,
+     OF_CHANNEL,
+     1,
+     {22809, 13000, 13000},
+     NULL,
+     true,
+     false,
+     PP_LAYOUT_EDGE,
+     "in no order, since the program is not proven for launches that start in program order; queues per edge"},
+    {OF_EDGE,
+     OF_CHANNEL,
+     1,
+     {22809, 13000, 13000},
+     "1",
+     false,
+     false,
+     PP_LAYOUT_EDGE,
+     "error[E0906]: with NCCL_LAUNCH_ORDER_IMPLICIT=1 this program could deadlock: launches would start in program "
+     "order, for which it is not proven with --queues=edge; "},
+    {OF_ALL, OF_ALL, 1, {22504, 13000, 13000}, NULL, true, false, PP_LAYOUT_EDGE, "since NCCL is older than 2.26"},
+    {OF_ALL,
+     OF_ALL,
+     1,
+     {22809, 12020, 12080},
+     NULL,
+     true,
+     true,
+     PP_LAYOUT_RANK,
+     "driver 12.2 is older than 12.3: launches in program order, one after the other; queues per rank"},
+    {OF_ALL,
+     OF_ALL,
+     2,
+     {22809, 13000, 12020},
+     NULL,
+     true,
+     true,
+     PP_LAYOUT_BLOCKING,
+     "CUDA 12.2 is older than 12.3: launches in program order, one after the other; queues per blocking"},
+    {OF_ALL - (1 << PP_LAYOUT_BLOCKING),
+     OF_EDGE,
+     2,
+     {22809, 12020, 12020},
+     NULL,
+     true,
+     false,
+     PP_LAYOUT_EDGE,
+     "in no order, since it is older"},
+    {OF_EDGE,
+     OF_EDGE,
+     1,
+     {22809, 12020, 12020},
+     NULL,
+     true,
+     false,
+     PP_LAYOUT_EDGE,
+     "not proven for one queue per rank"},
+    {OF_EDGE,
+     OF_EDGE,
+     1,
+     {22809, 12020, 12020},
+     "1",
+     false,
+     false,
+     PP_LAYOUT_EDGE,
+     "error[E0906]: with NCCL_LAUNCH_ORDER_IMPLICIT=1 this program could deadlock: driver 12.2, older"},
+    {OF_EDGE, 0, 1, {22809, 12020, 12020}, "0", true, false, PP_LAYOUT_EDGE, "since NCCL_LAUNCH_ORDER_IMPLICIT=0"},
 };
 
 static void drivers_decide(void **state)
@@ -124,12 +200,16 @@ static void drivers_decide(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		const struct case_of_order *one = &cases[i];
-		struct pp_program program = {.ranks = 2, .tp = one->tp, .dp = 1, .stamp = {true, one->layouts, true, ""}};
+		struct pp_program program = {.ranks = 2,
+		                             .tp = one->tp,
+		                             .dp = 1,
+		                             .stamp = {.proven = true, .layouts = one->layouts, .in_order = one->in_order}};
 		struct pp_nccl_order order;
 		struct pp_status status = {0};
-		bool fine = pp_nccl_order_decide(&program, PP_LAYOUT_EDGE, one->driver, one->environment, &order, &status);
+		bool fine = pp_nccl_order_decide(&program, PP_LAYOUT_EDGE, &one->versions, one->environment, &order, &status);
 		assert_int_equal(fine, one->fine);
-		assert_non_null(strstr(fine ? order.text : status.text, one->text));
+		if (!strstr(fine ? order.text : status.text, one->text))
+			fail_msg("case %zu: want %s in %s", i, one->text, fine ? order.text : status.text);
 		if (!fine)
 			continue;
 		assert_int_equal(order.implicit, one->implicit);

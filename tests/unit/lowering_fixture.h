@@ -222,6 +222,47 @@ static inline void write_interleaved(struct world *w, uint32_t ranks, uint32_t c
 	}
 }
 
+/* The families: all forwards first, one in turn, chunks in turn, split backwards, a V. */
+enum { FAMILIES = 5 };
+
+static inline void write_family(struct world *w, unsigned family, uint32_t ranks, uint32_t microbatches)
+{
+	struct pp_schedule *schedule = &w->schedule;
+	bool v = family == 4, split = family >= 3;
+	write_interleaved(w, ranks, family == 2 || v ? 2 : 1, microbatches);
+	for (uint32_t s = 0; v && s < schedule->stages; s++)
+		schedule->stage_rank[s] = pp_place_rank(PP_PLACE_V, s, ranks, 2);
+	for (uint32_t r = 0; r < ranks && (family == 0 || split); r++) {
+		struct pp_row *row = &schedule->rows[r];
+		uint32_t first = r, second = 2 * ranks - 1 - r, count = 0, warmup = v ? 0 : ranks - 1 - r;
+		row->actions = PP_NEW_ARRAY(w->arena, struct pp_action, (size_t)8 * microbatches);
+#define ACTION(k, s, m)                                                                                                \
+	row->actions[count++] = (struct pp_action)                                                                         \
+	{                                                                                                                  \
+		.kind = (k), .stage = (s), .mb = (m)                                                                           \
+	}
+		for (uint32_t m = 0; family == 0 && m < 2 * microbatches; m++)
+			ACTION(m < microbatches ? PP_F : PP_B, first, m % microbatches);
+		for (uint32_t m = 0; family == 3 && m < microbatches + warmup; m++) {
+			if (m < microbatches)
+				ACTION(PP_F, first, m);
+			if (m >= warmup) {
+				ACTION(PP_I, first, m - warmup);
+				ACTION(PP_W, first, m - warmup);
+			}
+		}
+		for (uint32_t chunk = 0; v && chunk < 4; chunk++)
+			for (uint32_t m = 0; m < microbatches; m++) {
+				uint32_t stage = chunk == 0 || chunk == 3 ? first : second;
+				ACTION(chunk < 2 ? PP_F : PP_I, stage, m);
+				if (chunk >= 2)
+					ACTION(PP_W, stage, m);
+			}
+#undef ACTION
+		row->count = count;
+	}
+}
+
 /* ---- programs -------------------------------------------------------------------------------- */
 
 /* A program ready to be lowered: stages of `ticks` F, I, W ns and a link of `latency` ns; sizes in elements and bytes.

@@ -32,7 +32,7 @@ static struct image make(void)
 	image.program = pp_program_read(image.arena, pp_sources_add(sources, "x.pps", text, length), diag);
 	assert_non_null(image.program);
 	image.program->stamp =
-	    (struct pp_stamp){.proven = true, .layouts = 5, .bits_fixed = false, .bits_reason = "W of t0 is not ascending"};
+	    (struct pp_stamp){.proven = true, .layouts = 5, .in_order = 4, .bits_reason = "W of t0 is not ascending"};
 	pp_image_write(image.program, &image.bytes, &image.length);
 	return image;
 }
@@ -59,6 +59,7 @@ static void reads_back(void **state)
 	assert_string_equal(after, before);
 	assert_true(again->stamp.proven && !again->stamp.bits_fixed);
 	assert_int_equal(again->stamp.layouts, 5);
+	assert_int_equal(again->stamp.in_order, 4);
 	assert_string_equal(again->stamp.bits_reason, "W of t0 is not ascending");
 	unsigned char *bytes;
 	size_t length;

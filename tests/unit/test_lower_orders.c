@@ -6,7 +6,7 @@
 #include "ir/simulate.h"
 #include "ir/verify.h"
 
-enum { ALL_LAYOUTS = (1 << PP_LAYOUT_COUNT) - 1, FAMILIES = 5 };
+enum { ALL_LAYOUTS = PP_ALL_LAYOUTS };
 
 static const enum pp_lowered orders[] = {PP_LOWERED_END, PP_LOWERED_LAZY, PP_LOWERED_START, PP_LOWERED_FREE};
 enum { ORDERS = sizeof orders / sizeof *orders };
@@ -28,45 +28,6 @@ static uint64_t time_of(struct world *w, enum pp_layout layout)
 {
 	struct pp_sim sim;
 	return pp_simulate(w->arena, &w->program, &w->program.programs[0], layout, false, &sim) ? sim.makespan : 0;
-}
-
-/* The families: all forwards first, one in turn, chunks in turn, split backwards, a V. */
-static void write_family(struct world *w, unsigned family, uint32_t ranks, uint32_t microbatches)
-{
-	struct pp_schedule *schedule = &w->schedule;
-	bool v = family == 4, split = family >= 3;
-	write_interleaved(w, ranks, family == 2 || v ? 2 : 1, microbatches);
-	for (uint32_t s = 0; v && s < schedule->stages; s++)
-		schedule->stage_rank[s] = pp_place_rank(PP_PLACE_V, s, ranks, 2);
-	for (uint32_t r = 0; r < ranks && (family == 0 || split); r++) {
-		struct pp_row *row = &schedule->rows[r];
-		uint32_t first = r, second = 2 * ranks - 1 - r, count = 0, warmup = v ? 0 : ranks - 1 - r;
-		row->actions = PP_NEW_ARRAY(w->arena, struct pp_action, (size_t)8 * microbatches);
-#define ACTION(k, s, m)                                                                                                \
-	row->actions[count++] = (struct pp_action)                                                                         \
-	{                                                                                                                  \
-		.kind = (k), .stage = (s), .mb = (m)                                                                           \
-	}
-		for (uint32_t m = 0; family == 0 && m < 2 * microbatches; m++)
-			ACTION(m < microbatches ? PP_F : PP_B, first, m % microbatches);
-		for (uint32_t m = 0; family == 3 && m < microbatches + warmup; m++) {
-			if (m < microbatches)
-				ACTION(PP_F, first, m);
-			if (m >= warmup) {
-				ACTION(PP_I, first, m - warmup);
-				ACTION(PP_W, first, m - warmup);
-			}
-		}
-		for (uint32_t chunk = 0; v && chunk < 4; chunk++)
-			for (uint32_t m = 0; m < microbatches; m++) {
-				uint32_t stage = chunk == 0 || chunk == 3 ? first : second;
-				ACTION(chunk < 2 ? PP_F : PP_I, stage, m);
-				if (chunk >= 2)
-					ACTION(PP_W, stage, m);
-			}
-#undef ACTION
-		row->count = count;
-	}
 }
 
 static void family_world(struct world *w, unsigned family, uint64_t latency)

@@ -314,7 +314,7 @@ static enum pp_layout choose_layout(const struct pp_link_start *start)
 
 static struct pp_endpoint *open_link(const struct pp_link_start *start, struct pp_status *status)
 {
-	int driver = 0, version = 0;
+	struct pp_nccl_versions versions = {.toolkit = CUDART_VERSION};
 	const char *said = getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
 	struct pp_endpoint *endpoint = calloc(1, sizeof *endpoint);
 	if (!endpoint) {
@@ -325,17 +325,18 @@ static struct pp_endpoint *open_link(const struct pp_link_start *start, struct p
 	endpoint->start = *start;
 	endpoint->coord = pp_grid_coord(start->program, start->world);
 	endpoint->world = (struct pp_nccl_world){.program = start->program, .rank = start->world, .ranks = ranks};
-	cudaDriverGetVersion(&driver);
-	ncclGetVersion(&version);
+	cudaDriverGetVersion(&versions.driver);
+	ncclGetVersion(&versions.nccl);
 	share_gpus(start);
-	if (!pp_nccl_order_decide(start->program, choose_layout(start), driver, said, &endpoint->order, status)) {
+	if (!pp_nccl_order_decide(start->program, choose_layout(start), &versions, said, &endpoint->order, status)) {
 		free(endpoint);
 		return NULL;
 	}
-	if (endpoint->order.implicit && !said)
-		pp_late_variable_set(&start->environment->order, "1");
+	if (!said) /* a nccl.conf could say otherwise */
+		pp_late_variable_set(&start->environment->order, endpoint->order.implicit ? "1" : "0");
 	if (start->world == 0 && !start->quiet)
-		printf("NCCL %d.%d.%d, %s\n", version / 10000, version % 10000 / 100, version % 100, endpoint->order.text);
+		printf("NCCL %d.%d.%d, %s\n", versions.nccl / 10000, versions.nccl % 10000 / 100, versions.nccl % 100,
+		       endpoint->order.text);
 	return endpoint;
 }
 

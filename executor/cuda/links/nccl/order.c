@@ -6,8 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* From this driver on NCCL orders the starts of kernels and lets them overlap. */
-enum { ORDERS_STARTS = 12090 };
+/* NCCL 2.28, enqueue.cc: from this CUDA on, of the driver and of what it was built for, a launch waits for the start of
+ * the one before it, else for its end. Its user guide, NCCL_LAUNCH_ORDER_IMPLICIT: since 2.26. */
+enum { ORDERS_STARTS = 12030, ORDERS = 22600 };
 
 static bool is_proven(const struct pp_program *program, enum pp_layout layout)
 {
@@ -61,38 +62,73 @@ enum pp_layout pp_nccl_order_narrow(const struct pp_program *program, enum pp_la
 	return asked;
 }
 
-bool pp_nccl_order_decide(const struct pp_program *program, enum pp_layout asked, int driver, const char *environment,
-                          struct pp_nccl_order *order, struct pp_status *status)
+/* What a decision goes by. */
+struct question {
+	const struct pp_program *program;
+	enum pp_layout asked;
+	const char *environment;
+	char version[32]; /* "driver 13.0" */
+};
+
+static bool unordered(const struct question *question, const char *why, struct pp_nccl_order *order)
 {
-	char version[32];
-	snprintf(version, sizeof version, "driver %d.%d", driver / 1000, driver % 1000 / 10);
-	*order = (struct pp_nccl_order){.implicit = true, .layout = asked};
-	if (environment && strcmp(environment, "0") == 0) {
-		order->implicit = false;
-		snprintf(order->text, sizeof order->text,
-		         "%s; launches in no order, since NCCL_LAUNCH_ORDER_IMPLICIT=0; queues per %s", version,
-		         pp_layout_name[asked]);
-	} else if (driver >= ORDERS_STARTS) {
-		snprintf(order->text, sizeof order->text, "%s; launches in program order; queues per %s", version,
-		         pp_layout_name[asked]);
-	} else if (is_proven(program, serial(program))) {
-		order->layout = serial(program);
-		snprintf(order->text, sizeof order->text,
-		         "%s is older than 12.9: launches in program order, one after the other; queues per %s", version,
-		         pp_layout_name[order->layout]);
-	} else if (environment) {
-		return pp_fail(
-		    status, PP_EXIT_ENVIRONMENT,
-		    "error[E0906]: with NCCL_LAUNCH_ORDER_IMPLICIT=%s this program could deadlock: %s, older than 12.9, "
-		    "would run all posts of a rank one after the other, and it is not proven for --queues=%s; unset it, "
-		    "or build the program with --lowering=end, which is proven for all",
-		    environment, version, pp_layout_name[serial(program)]);
-	} else {
-		order->implicit = false;
-		snprintf(order->text, sizeof order->text,
-		         "%s is older than 12.9, and the program is not proven for one queue per rank: launches in no order; "
-		         "queues per %s",
-		         version, pp_layout_name[asked]);
-	}
+	order->implicit = false;
+	snprintf(order->text, sizeof order->text, "%s; launches in no order, since %s; queues per %s", question->version,
+	         why, pp_layout_name[question->asked]);
 	return true;
+}
+
+/* Launches of a rank start in its order. */
+static bool by_starts(const struct question *question, struct pp_nccl_order *order, struct pp_status *status)
+{
+	const char *queues = pp_layout_name[question->asked];
+	if (question->program->stamp.in_order >> question->asked & 1) {
+		snprintf(order->text, sizeof order->text, "%s; launches in program order; queues per %s", question->version,
+		         queues);
+		return true;
+	}
+	if (!question->environment)
+		return unordered(question, "the program is not proven for launches that start in program order", order);
+	return pp_fail(status, PP_EXIT_ENVIRONMENT,
+	               "error[E0906]: with NCCL_LAUNCH_ORDER_IMPLICIT=%s this program could deadlock: launches would start "
+	               "in program order, for which it is not proven with --queues=%s; unset it, or build the program with "
+	               "--lowering=end, which is proven for all",
+	               question->environment, queues);
+}
+
+/* Launches of a rank run one after the other. */
+static bool by_ends(const struct question *question, struct pp_nccl_order *order, struct pp_status *status)
+{
+	enum pp_layout one = serial(question->program);
+	if (is_proven(question->program, one)) {
+		order->layout = one;
+		snprintf(order->text, sizeof order->text,
+		         "%s is older than 12.3: launches in program order, one after the other; queues per %s",
+		         question->version, pp_layout_name[one]);
+		return true;
+	}
+	if (!question->environment)
+		return unordered(question, "it is older than 12.3 and the program is not proven for one queue per rank", order);
+	return pp_fail(
+	    status, PP_EXIT_ENVIRONMENT,
+	    "error[E0906]: with NCCL_LAUNCH_ORDER_IMPLICIT=%s this program could deadlock: %s, older than 12.3, would run "
+	    "all posts of a rank one after the other, and it is not proven for --queues=%s; unset it, or build the program "
+	    "with --lowering=end, which is proven for all",
+	    question->environment, question->version, pp_layout_name[one]);
+}
+
+bool pp_nccl_order_decide(const struct pp_program *program, enum pp_layout asked,
+                          const struct pp_nccl_versions *versions, const char *environment, struct pp_nccl_order *order,
+                          struct pp_status *status)
+{
+	struct question question = {.program = program, .asked = asked, .environment = environment};
+	int cuda = versions->driver < versions->toolkit ? versions->driver : versions->toolkit;
+	*order = (struct pp_nccl_order){.implicit = true, .layout = asked};
+	snprintf(question.version, sizeof question.version, "%s %d.%d", cuda == versions->driver ? "driver" : "CUDA",
+	         cuda / 1000, cuda % 1000 / 10);
+	if (environment && strcmp(environment, "0") == 0)
+		return unordered(&question, "NCCL_LAUNCH_ORDER_IMPLICIT=0", order);
+	if (versions->nccl < ORDERS)
+		return unordered(&question, "NCCL is older than 2.26", order);
+	return cuda >= ORDERS_STARTS ? by_starts(&question, order, status) : by_ends(&question, order, status);
 }

@@ -1,7 +1,8 @@
 /* What the order of NCCL's launches gives. Kernels of several communicators on one GPU may wait for each other; with
- * NCCL_LAUNCH_ORDER_IMPLICIT=1 NCCL starts them in the order of the program, and where the driver is too old to let one
- * start while another runs, it runs them one after the other. Then all posts of a rank stand in one queue, and the
- * program must be proven for that. */
+ * NCCL_LAUNCH_ORDER_IMPLICIT=1 NCCL starts them in the order of the program. The program must be proven for that
+ * (`in_order` of its stamp): a send that waits for its compute holds up what was posted after it. Where CUDA is too old
+ * to tell the start of a kernel, NCCL runs them one after the other; then all posts of a rank stand in one queue, and
+ * the program must be proven for that. Without an order there is V11: all that is outstanding has room at once. */
 #ifndef PP_NCCL_ORDER_H
 #define PP_NCCL_ORDER_H
 
@@ -10,8 +11,14 @@
 
 enum { PP_NCCL_ORDER_TEXT = 240 };
 
+/* As NCCL and CUDA write them: 22809, 13000. */
+struct pp_nccl_versions {
+	int nccl, driver;
+	int toolkit; /* that this was built with, and NCCL no older one */
+};
+
 struct pp_nccl_order {
-	bool implicit;                 /* set NCCL_LAUNCH_ORDER_IMPLICIT */
+	bool implicit;                 /* NCCL_LAUNCH_ORDER_IMPLICIT=1, else 0 */
 	enum pp_layout layout;         /* that posts stand in, in effect */
 	char text[PP_NCCL_ORDER_TEXT]; /* what was decided, for people */
 };
@@ -28,9 +35,10 @@ uint32_t pp_nccl_order_streams(const struct pp_program *program, enum pp_layout 
  * proven for and that has not. The asked one if there is none. */
 enum pp_layout pp_nccl_order_narrow(const struct pp_program *program, enum pp_layout asked, uint32_t connections);
 
-/* `driver`: as cudaDriverGetVersion has it; `environment`: the variable as the user set it, or NULL; `asked`: of
- * --queues. False: the image is not proven for what this would give. */
-bool pp_nccl_order_decide(const struct pp_program *program, enum pp_layout asked, int driver, const char *environment,
-                          struct pp_nccl_order *order, struct pp_status *status);
+/* `environment`: the variable as the user set it, or NULL; `asked`: of --queues. False: the program is not proven for
+ * what this would give. */
+bool pp_nccl_order_decide(const struct pp_program *program, enum pp_layout asked,
+                          const struct pp_nccl_versions *versions, const char *environment, struct pp_nccl_order *order,
+                          struct pp_status *status);
 
 #endif
