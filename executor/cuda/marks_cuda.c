@@ -24,14 +24,15 @@ void pp_cuda_marks_free(struct pp_device *device)
 	free(device->marks.order);
 }
 
-/* The stream is idle between steps, so the event comes when it is recorded. */
+/* The stream is idle between steps, so the event comes when it is recorded. The host may be held up behind that, so its
+ * clock is read before: what has been marked is never in the future. */
 void pp_cuda_marks_start(struct pp_device *device)
 {
 	struct pp_cuda_marks *marks = &device->marks;
 	marks->count = marks->passed = 0;
 	*device->host.mark = PP_NULL;
-	pp_cuda_note(device, cudaEventRecord(marks->start, device->cuda.compute), "marking the start of a step");
 	marks->start_clock = pp_clock();
+	pp_cuda_note(device, cudaEventRecord(marks->start, device->cuda.compute), "marking the start of a step");
 }
 
 /* In a step that is one graph, events tell times but not which one came last: until the graph gets there, they are
