@@ -5,13 +5,9 @@
 #include "channel_mpi.h"
 #include "collective_mpi.h"
 
-enum { PP_MPI_FAILURE_TEXT = 512 };
+#include "executor/pending_colls.h"
 
-/* A collective posted and not yet waited for. */
-struct pp_mpi_pending {
-	uint32_t id, group;
-	uint64_t number;
-};
+enum { PP_MPI_FAILURE_TEXT = 512 };
 
 struct pp_mpi_note {
 	uint32_t rank;
@@ -29,8 +25,7 @@ struct pp_endpoint {
 	uint32_t mine_count;
 	struct pp_mpi_line *lines; /* [group_count], then that of bodies; members: NULL if the rank is none */
 	uint32_t line_count;
-	struct pp_mpi_pending *colls;
-	uint32_t coll_count;
+	struct pp_pending_colls colls; /* line: the group */
 	MPI_Request exchange, note_request;
 	struct pp_mpi_note note;
 	bool failed, told;      /* told: by another rank's note */

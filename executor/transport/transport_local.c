@@ -6,6 +6,8 @@
 
 #include "channel_local.h"
 
+#include "executor/pending_colls.h"
+
 #include <inttypes.h>
 #include <sched.h>
 #include <stdio.h>
@@ -14,21 +16,14 @@
 
 enum { TEXT_PATIENCE = 100000 };
 
-/* A collective posted and not yet waited for. */
-struct pending_coll {
-	uint32_t id, group;
-	uint64_t number;
-};
-
 struct pp_endpoint {
 	struct pp_local *local;
 	uint32_t world;
 	struct pp_local_end *ends;   /* [channel_count] */
 	struct pp_local_line *lines; /* [group_count], then that of bodies */
 	struct pp_local_line everyone;
-	struct pp_part exchange; /* room for the one at a time */
-	struct pending_coll *colls;
-	uint32_t coll_count;
+	struct pp_part exchange;       /* room for the one at a time */
+	struct pp_pending_colls colls; /* line: the group */
 	uint64_t exchanges;
 };
 
@@ -104,8 +99,8 @@ static void poll(void *context)
 	for (uint32_t i = 0; i < program->channel_count; i++)
 		if (endpoint->ends[i].ring)
 			move_end(endpoint, &endpoint->ends[i]);
-	for (uint32_t i = 0; i < endpoint->coll_count; i++)
-		move_line(endpoint, endpoint->colls[i].group);
+	for (uint32_t i = 0; i < endpoint->colls.count; i++)
+		move_line(endpoint, endpoint->colls.items[i].line);
 	move_line(endpoint, program->group_count);
 }
 
@@ -127,8 +122,10 @@ static void post_coll(struct pp_endpoint *endpoint, const struct pp_instr *instr
 {
 	uint32_t group = instr->a[1];
 	struct pp_part part = pp_part_of(instr, from, to, endpoint->lines[group].position);
-	endpoint->colls[endpoint->coll_count++] = (struct pending_coll){
-	    .id = instr->a[0], .group = group, .number = pp_local_line_post(&endpoint->lines[group], &part)};
+	pp_pending_colls_add(&endpoint->colls,
+	                     (struct pp_pending_coll){.id = instr->a[0],
+	                                              .line = group,
+	                                              .number = pp_local_line_post(&endpoint->lines[group], &part)});
 	move_line(endpoint, group);
 }
 
@@ -154,18 +151,15 @@ static enum pp_progress test(struct pp_endpoint *endpoint, uint32_t channel, uin
 
 static enum pp_progress test_coll(struct pp_endpoint *endpoint, uint32_t id)
 {
-	uint32_t at = 0;
-	while (at < endpoint->coll_count && endpoint->colls[at].id != id)
-		at++;
-	if (at == endpoint->coll_count)
+	const struct pp_pending_coll *coll = pp_pending_colls_find(&endpoint->colls, id);
+	if (!coll)
 		return PP_DONE;
-	const struct pp_local_line *line = &endpoint->lines[endpoint->colls[at].group];
-	uint64_t number = endpoint->colls[at].number;
-	if (line->done <= number)
+	const struct pp_local_line *line = &endpoint->lines[coll->line];
+	if (line->done <= coll->number)
 		poll(endpoint);
-	if (line->done <= number)
+	if (line->done <= coll->number)
 		return pending(endpoint);
-	endpoint->colls[at] = endpoint->colls[--endpoint->coll_count];
+	pp_pending_colls_take(&endpoint->colls, coll);
 	return PP_DONE;
 }
 
@@ -282,9 +276,8 @@ struct pp_endpoint *pp_local_open(struct pp_local *local, uint32_t world, struct
 		bool ok = pp_post_counts_make(program, coord.pp, &counts);
 		endpoint->ends = calloc((size_t)program->channel_count + 1, sizeof *endpoint->ends);
 		endpoint->lines = calloc((size_t)program->group_count + 1, sizeof *endpoint->lines);
-		endpoint->colls = calloc((size_t)counts.colls + 1, sizeof *endpoint->colls);
-		ok = ok && endpoint->ends && endpoint->lines && endpoint->colls && open_ends(endpoint, coord, &counts) &&
-		     open_lines(endpoint, coord, &counts);
+		ok = ok && endpoint->ends && endpoint->lines && pp_pending_colls_make(&endpoint->colls, counts.colls) &&
+		     open_ends(endpoint, coord, &counts) && open_lines(endpoint, coord, &counts);
 		pp_post_counts_free(&counts);
 		if (ok)
 			return endpoint;
@@ -303,7 +296,7 @@ void pp_local_close(struct pp_endpoint *endpoint)
 		free(endpoint->lines[i].posts);
 	free(endpoint->ends);
 	free(endpoint->lines);
-	free(endpoint->colls);
+	pp_pending_colls_free(&endpoint->colls);
 	free(endpoint);
 }
 

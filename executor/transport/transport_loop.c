@@ -9,6 +9,8 @@
 
 #include "collective_loop.h"
 
+#include "executor/pending_colls.h"
+
 #include <inttypes.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -46,12 +48,6 @@ struct seat {
 	uint32_t position;
 };
 
-/* A collective posted and not yet waited for. */
-struct pending_coll {
-	uint32_t id, group;
-	uint64_t number;
-};
-
 struct pp_endpoint {
 	struct pp_loop *loop;
 	uint32_t world;
@@ -59,9 +55,8 @@ struct pp_endpoint {
 	struct channel *channels; /* of the coordinate: [channel_count] */
 	uint32_t *mine;           /* those that end here */
 	uint32_t mine_count;
-	struct seat *seats; /* [group_count], then that of bodies */
-	struct pending_coll *colls;
-	uint32_t coll_count;
+	struct seat *seats;            /* [group_count], then that of bodies */
+	struct pp_pending_colls colls; /* line: the group */
 	void *given; /* to the present exchange: a copy, so that a rank that gives up takes nothing away */
 	size_t given_capacity;
 	void *all;
@@ -245,8 +240,9 @@ static void post_coll(struct pp_endpoint *endpoint, const struct pp_instr *instr
 {
 	uint32_t group = instr->a[1];
 	struct pp_part part = pp_part_of(instr, from, to, endpoint->seats[group].position);
-	endpoint->colls[endpoint->coll_count++] =
-	    (struct pending_coll){.id = instr->a[0], .group = group, .number = post_part(endpoint, group, &part)};
+	pp_pending_colls_add(
+	    &endpoint->colls,
+	    (struct pp_pending_coll){.id = instr->a[0], .line = group, .number = post_part(endpoint, group, &part)});
 }
 
 static uint32_t post_body(struct pp_endpoint *endpoint, enum pp_collective kind, enum pp_dtype dtype, const void *from,
@@ -265,8 +261,8 @@ static void poll(void *context)
 	struct pp_loop *loop = endpoint->loop;
 	for (uint32_t i = 0; i < endpoint->mine_count; i++)
 		move_channel(loop, &endpoint->channels[endpoint->mine[i]]);
-	for (uint32_t i = 0; i < endpoint->coll_count; i++)
-		move_team(endpoint, endpoint->colls[i].group);
+	for (uint32_t i = 0; i < endpoint->colls.count; i++)
+		move_team(endpoint, endpoint->colls.items[i].line);
 	move_team(endpoint, loop->program->group_count);
 }
 
@@ -286,20 +282,18 @@ static enum pp_progress test(struct pp_endpoint *endpoint, uint32_t index, uint3
 
 static enum pp_progress test_coll(struct pp_endpoint *endpoint, uint32_t id)
 {
-	uint32_t at = 0;
-	while (at < endpoint->coll_count && endpoint->colls[at].id != id)
-		at++;
-	if (at == endpoint->coll_count)
+	const struct pp_pending_coll *coll = pp_pending_colls_find(&endpoint->colls, id);
+	if (!coll)
 		return PP_DONE;
-	const struct pending_coll pending = endpoint->colls[at];
-	const struct pp_loop_team *team = endpoint->seats[pending.group].team;
-	if (!pp_loop_team_is_done(team, pending.number)) {
+	const struct pp_loop_team *team = endpoint->seats[coll->line].team;
+	if (!pp_loop_team_is_done(team, coll->number)) {
 		poll(endpoint);
-		if (!pp_loop_team_is_done(team, pending.number))
+		if (!pp_loop_team_is_done(team, coll->number))
 			return atomic_load(&endpoint->loop->failed) ? PP_FAILED : PP_PENDING;
 	}
-	endpoint->colls[at] = endpoint->colls[--endpoint->coll_count];
-	return follow(endpoint, team->lane, pending.number);
+	enum pp_progress progress = follow(endpoint, team->lane, coll->number);
+	pp_pending_colls_take(&endpoint->colls, coll);
+	return progress;
 }
 
 static enum pp_progress test_body(struct pp_endpoint *endpoint, uint32_t ticket)
@@ -446,8 +440,8 @@ static bool make_rank(struct pp_loop *loop, uint32_t world)
 	endpoint->channels = loop->channels + slice * program->channel_count;
 	endpoint->mine = calloc((size_t)program->channel_count + 1, sizeof *endpoint->mine);
 	endpoint->seats = calloc((size_t)program->group_count + 1, sizeof *endpoint->seats);
-	endpoint->colls = calloc((size_t)counts.colls + 1, sizeof *endpoint->colls);
-	bool ok = endpoint->mine && endpoint->seats && endpoint->colls && make_channels(endpoint, &counts);
+	bool ok = endpoint->mine && endpoint->seats && pp_pending_colls_make(&endpoint->colls, counts.colls) &&
+	          make_channels(endpoint, &counts);
 	for (uint32_t i = 0; ok && i < program->group_count; i++)
 		ok = take_seat(endpoint, &program->groups[i], &endpoint->seats[i], counts.group[i].posts);
 	ok = ok && take_seat(endpoint, &of_bodies, &endpoint->seats[program->group_count], counts.body.posts);
@@ -506,7 +500,7 @@ static void free_rank(struct pp_endpoint *endpoint)
 		}
 	free(endpoint->mine);
 	free(endpoint->seats);
-	free(endpoint->colls);
+	pp_pending_colls_free(&endpoint->colls);
 	free(endpoint->given);
 }
 

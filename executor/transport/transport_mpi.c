@@ -135,8 +135,9 @@ static void post_coll(struct pp_endpoint *endpoint, const struct pp_instr *instr
 {
 	struct pp_mpi_line *line = &endpoint->lines[instr->a[1]];
 	struct pp_part part = pp_part_of(instr, from, to, line->position);
-	endpoint->colls[endpoint->coll_count++] = (struct pp_mpi_pending){
-	    .id = instr->a[0], .group = instr->a[1], .number = pp_mpi_line_post(endpoint, line, &part)};
+	pp_pending_colls_add(&endpoint->colls, (struct pp_pending_coll){.id = instr->a[0],
+	                                                                .line = instr->a[1],
+	                                                                .number = pp_mpi_line_post(endpoint, line, &part)});
 }
 
 static uint32_t post_body(struct pp_endpoint *endpoint, enum pp_collective kind, enum pp_dtype dtype, const void *from,
@@ -153,8 +154,8 @@ static void poll(void *context)
 {
 	struct pp_endpoint *endpoint = context;
 	pp_mpi_move_channels(endpoint);
-	for (uint32_t i = 0; i < endpoint->coll_count; i++)
-		pp_mpi_line_move(endpoint, &endpoint->lines[endpoint->colls[i].group]);
+	for (uint32_t i = 0; i < endpoint->colls.count; i++)
+		pp_mpi_line_move(endpoint, &endpoint->lines[endpoint->colls.items[i].line]);
 	pp_mpi_line_move(endpoint, &endpoint->lines[endpoint->program->group_count]);
 }
 
@@ -170,19 +171,16 @@ static enum pp_progress test(struct pp_endpoint *endpoint, uint32_t index, uint3
 
 static enum pp_progress test_coll(struct pp_endpoint *endpoint, uint32_t id)
 {
-	uint32_t at = 0;
-	while (at < endpoint->coll_count && endpoint->colls[at].id != id)
-		at++;
-	if (at == endpoint->coll_count)
+	const struct pp_pending_coll *coll = pp_pending_colls_find(&endpoint->colls, id);
+	if (!coll)
 		return PP_DONE;
-	const struct pp_mpi_pending *coll = &endpoint->colls[at];
-	const struct pp_mpi_line *line = &endpoint->lines[coll->group];
+	const struct pp_mpi_line *line = &endpoint->lines[coll->line];
 	if (line->done <= coll->number) {
 		poll(endpoint);
 		if (line->done <= coll->number)
 			return pending(endpoint);
 	}
-	endpoint->colls[at] = endpoint->colls[--endpoint->coll_count];
+	pp_pending_colls_take(&endpoint->colls, coll);
 	return PP_DONE;
 }
 
@@ -273,19 +271,17 @@ static void unbind(struct pp_endpoint *endpoint)
 	for (uint32_t i = 0; i < endpoint->line_count; i++)
 		pp_mpi_line_free(&endpoint->lines[i]);
 	free(endpoint->lines);
-	free(endpoint->colls);
+	pp_pending_colls_free(&endpoint->colls);
 	endpoint->lines = NULL;
-	endpoint->colls = NULL;
-	endpoint->coll_count = endpoint->line_count = 0;
+	endpoint->line_count = 0;
 }
 
 static bool bind_lines(struct pp_endpoint *endpoint, const struct pp_post_counts *counts)
 {
 	static const struct pp_group of_bodies = {.axis = PP_AXIS_TP};
 	const struct pp_program *program = endpoint->program;
-	endpoint->colls = calloc((size_t)counts->colls + 1, sizeof *endpoint->colls);
 	endpoint->lines = calloc((size_t)program->group_count + 1, sizeof *endpoint->lines);
-	if (!endpoint->colls || !endpoint->lines)
+	if (!endpoint->lines || !pp_pending_colls_make(&endpoint->colls, counts->colls))
 		return false;
 	endpoint->line_count = program->group_count + 1;
 	for (uint32_t i = 0; i < program->group_count; i++)

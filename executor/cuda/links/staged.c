@@ -7,16 +7,12 @@
 
 #include "staged_line.h"
 
+#include "executor/pending_colls.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* A collective posted and not yet waited for. */
-struct pending_coll {
-	uint32_t id, group;
-	uint64_t number;
-};
 
 struct pp_endpoint {
 	const struct pp_program *program;
@@ -26,8 +22,7 @@ struct pp_endpoint {
 	struct pp_cuda *cuda;
 	struct pp_staged_line *lines; /* [channel_count], [group_count], then that of bodies */
 	uint32_t line_count;
-	struct pending_coll *colls;
-	uint32_t coll_count;
+	struct pp_pending_colls colls; /* line: the group */
 	bool failed;
 	struct pp_status failure; /* without text: what the transport below says */
 };
@@ -93,8 +88,9 @@ static void post_coll(struct pp_endpoint *endpoint, const struct pp_instr *instr
 {
 	struct pp_staged_line *line = group_line(endpoint, instr->a[1]);
 	const struct pp_staged_post one = {.instr = instr, .part = pp_part_of(instr, from, to, line->position)};
-	endpoint->colls[endpoint->coll_count++] =
-	    (struct pending_coll){.id = instr->a[0], .group = instr->a[1], .number = post(endpoint, line, &one)};
+	pp_pending_colls_add(
+	    &endpoint->colls,
+	    (struct pp_pending_coll){.id = instr->a[0], .line = instr->a[1], .number = post(endpoint, line, &one)});
 }
 
 static uint32_t post_body(struct pp_endpoint *endpoint, enum pp_collective kind, enum pp_dtype dtype, const void *from,
@@ -112,8 +108,8 @@ static void poll(void *context)
 	const struct pp_program *program = endpoint->program;
 	for (uint32_t i = 0; i < program->channel_count; i++)
 		move(endpoint, &endpoint->lines[i]);
-	for (uint32_t i = 0; i < endpoint->coll_count; i++)
-		move(endpoint, group_line(endpoint, endpoint->colls[i].group));
+	for (uint32_t i = 0; i < endpoint->colls.count; i++)
+		move(endpoint, group_line(endpoint, endpoint->colls.items[i].line));
 	move(endpoint, body_line(endpoint));
 	endpoint->below.ops->poll(endpoint->below.endpoint);
 }
@@ -139,15 +135,12 @@ static enum pp_progress test(struct pp_endpoint *endpoint, uint32_t channel, uin
 
 static enum pp_progress test_coll(struct pp_endpoint *endpoint, uint32_t id)
 {
-	uint32_t at = 0;
-	while (at < endpoint->coll_count && endpoint->colls[at].id != id)
-		at++;
-	if (at == endpoint->coll_count)
+	const struct pp_pending_coll *coll = pp_pending_colls_find(&endpoint->colls, id);
+	if (!coll)
 		return PP_DONE;
-	const struct pending_coll coll = endpoint->colls[at];
-	enum pp_progress progress = test_line(endpoint, group_line(endpoint, coll.group), coll.number);
+	enum pp_progress progress = test_line(endpoint, group_line(endpoint, coll->line), coll->number);
 	if (progress == PP_DONE)
-		endpoint->colls[at] = endpoint->colls[--endpoint->coll_count];
+		pp_pending_colls_take(&endpoint->colls, coll);
 	return progress;
 }
 
@@ -257,8 +250,7 @@ static bool bind(struct pp_endpoint *endpoint, struct pp_device *device, struct 
 	endpoint->line_count = program->channel_count + program->group_count + 1;
 	bool counted = pp_post_counts_make(program, endpoint->coord.pp, &counts);
 	endpoint->lines = calloc(endpoint->line_count, sizeof *endpoint->lines);
-	endpoint->colls = calloc((size_t)counts.colls + 1, sizeof *endpoint->colls);
-	bool ok = counted && endpoint->lines && endpoint->colls;
+	bool ok = counted && endpoint->lines && pp_pending_colls_make(&endpoint->colls, counts.colls);
 	if (!ok)
 		pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory for the posts of a rank");
 	ok = ok && open_messages(endpoint, &counts, status) && open_groups(endpoint, &counts, status);
@@ -286,7 +278,7 @@ static void close_link(struct pp_endpoint *endpoint)
 	for (uint32_t i = 0; endpoint->lines && i < endpoint->line_count; i++)
 		pp_staged_line_close(&endpoint->lines[i]);
 	free(endpoint->lines);
-	free(endpoint->colls);
+	pp_pending_colls_free(&endpoint->colls);
 	free(endpoint);
 }
 

@@ -9,6 +9,7 @@
 
 #include "executor/cuda/device_parts.h"
 #include "executor/cuda/gpu.h"
+#include "executor/pending_colls.h"
 
 #include "ir/queues.h"
 
@@ -20,12 +21,6 @@
 
 enum { LOOK_NS = 10000000 };
 
-/* A collective posted and not yet waited for. */
-struct pending_coll {
-	uint32_t id, line;
-	uint64_t number;
-};
-
 struct pp_endpoint {
 	struct pp_link_start start;
 	struct pp_coord coord;
@@ -36,8 +31,7 @@ struct pp_endpoint {
 	struct pp_nccl_line *lines; /* [plan.count] */
 	cudaStream_t *streams;      /* of the rank's queues, then that of bodies */
 	uint32_t stream_count;
-	struct pending_coll *colls;
-	uint32_t coll_count;
+	struct pp_pending_colls colls;
 	uint64_t looked; /* for errors, pp_clock() */
 	bool failed;
 	struct pp_status failure;
@@ -93,8 +87,9 @@ static void post_coll(struct pp_endpoint *endpoint, const struct pp_instr *instr
 	uint32_t index = endpoint->start.program->channel_count + instr->a[1];
 	struct pp_nccl_line *line = &endpoint->lines[index];
 	struct pp_part part = pp_part_of(instr, from, to, line->seat.position);
-	endpoint->colls[endpoint->coll_count++] =
-	    (struct pending_coll){.id = instr->a[0], .line = index, .number = post(endpoint, line, &part)};
+	pp_pending_colls_add(
+	    &endpoint->colls,
+	    (struct pp_pending_coll){.id = instr->a[0], .line = index, .number = post(endpoint, line, &part)});
 }
 
 static uint32_t post_body(struct pp_endpoint *endpoint, enum pp_collective kind, enum pp_dtype dtype, const void *from,
@@ -122,14 +117,12 @@ static enum pp_progress test(struct pp_endpoint *endpoint, uint32_t channel, uin
 
 static enum pp_progress test_coll(struct pp_endpoint *endpoint, uint32_t id)
 {
-	uint32_t at = 0;
-	while (at < endpoint->coll_count && endpoint->colls[at].id != id)
-		at++;
-	if (at == endpoint->coll_count)
+	const struct pp_pending_coll *coll = pp_pending_colls_find(&endpoint->colls, id);
+	if (!coll)
 		return PP_DONE;
-	const struct pending_coll coll = endpoint->colls[at];
-	endpoint->colls[at] = endpoint->colls[--endpoint->coll_count];
-	return follow(endpoint, &endpoint->lines[coll.line], coll.number);
+	enum pp_progress progress = follow(endpoint, &endpoint->lines[coll->line], coll->number);
+	pp_pending_colls_take(&endpoint->colls, coll);
+	return progress;
 }
 
 static enum pp_progress test_body(struct pp_endpoint *endpoint, uint32_t ticket)
@@ -229,8 +222,7 @@ static bool open_lines(struct pp_endpoint *endpoint, struct pp_status *status)
 	bool ok = pp_nccl_plan_make(&endpoint->plan, program);
 	endpoint->lines = calloc((size_t)endpoint->plan.count + 1, sizeof *endpoint->lines);
 	bool counted = pp_post_counts_make(program, endpoint->coord.pp, &counts);
-	endpoint->colls = calloc((size_t)counts.colls + 1, sizeof *endpoint->colls);
-	ok = (ok && endpoint->lines && counted && endpoint->colls) ||
+	ok = (ok && endpoint->lines && counted && pp_pending_colls_make(&endpoint->colls, counts.colls)) ||
 	     pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory for the channels of rank %" PRIu32, endpoint->start.world);
 	for (uint32_t i = 0; ok && i < endpoint->plan.count; i++) {
 		uint32_t group = i - program->channel_count;
@@ -352,7 +344,7 @@ static void close_link(struct pp_endpoint *endpoint)
 	pp_nccl_plan_free(&endpoint->plan);
 	free(endpoint->streams);
 	free(endpoint->lines);
-	free(endpoint->colls);
+	pp_pending_colls_free(&endpoint->colls);
 	free(endpoint);
 }
 
