@@ -14,18 +14,17 @@ void gpu_must(cudaError_t error, const char *what)
 	exit(3);
 }
 
-cudaStream_t gpu_stream(void)
+cudaStream_t gpu_stream_make(void)
 {
-	static cudaStream_t stream;
-	if (!stream)
-		gpu_must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
+	cudaStream_t stream;
+	gpu_must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
 	return stream;
 }
 
-void gpu_finish(void)
+void gpu_finish(cudaStream_t stream)
 {
 	gpu_must(cudaGetLastError(), "launching");
-	gpu_must(cudaStreamSynchronize(gpu_stream()), "running");
+	gpu_must(cudaStreamSynchronize(stream), "running");
 }
 
 size_t gpu_type_bytes(enum pp_cuda_type type)
@@ -64,10 +63,10 @@ static void *memory(size_t bytes)
 	return at;
 }
 
-static void copy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
+static void copy(cudaStream_t stream, void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
 {
-	gpu_must(cudaMemcpyAsync(to, from, bytes, kind, gpu_stream()), "copying");
-	gpu_finish();
+	gpu_must(cudaMemcpyAsync(to, from, bytes, kind, stream), "copying");
+	gpu_finish(stream);
 }
 
 static uint64_t mix(uint64_t x)
@@ -87,9 +86,10 @@ static float drawn(uint64_t seed, uint64_t at, float deviation)
 	return sum * deviation * 1.7320508f; /* each has the variance 1/12 */
 }
 
-static struct gpu_array array_of(enum pp_cuda_type type, size_t count)
+static struct gpu_array array_of(cudaStream_t stream, enum pp_cuda_type type, size_t count)
 {
-	struct gpu_array array = {.type = type, .count = count, .host = memory(count * sizeof *array.host)};
+	struct gpu_array array = {
+	    .type = type, .count = count, .stream = stream, .host = memory(count * sizeof *array.host)};
 	size_t bytes = count * gpu_type_bytes(type);
 	gpu_must(cudaMalloc(&array.device, bytes ? bytes : 1), "allocating");
 	return array;
@@ -105,13 +105,14 @@ static void send(const struct gpu_array *array)
 		else
 			((uint16_t *)raw)[i] = bf16_of(array->host[i]);
 	}
-	copy(array->device, raw, bytes, cudaMemcpyHostToDevice);
+	copy(array->stream, array->device, raw, bytes, cudaMemcpyHostToDevice);
 	gpu_must(cudaFreeHost(raw), "freeing");
 }
 
-struct gpu_array gpu_array_random(enum pp_cuda_type type, size_t count, uint64_t seed, float deviation)
+struct gpu_array gpu_array_random(cudaStream_t stream, enum pp_cuda_type type, size_t count, uint64_t seed,
+                                  float deviation)
 {
-	struct gpu_array array = array_of(type, count);
+	struct gpu_array array = array_of(stream, type, count);
 	for (size_t i = 0; i < count; i++) {
 		float x = drawn(seed, i, deviation);
 		array.host[i] = type == PP_CUDA_F32 ? x : of_bf16(bf16_of(x));
@@ -120,9 +121,9 @@ struct gpu_array gpu_array_random(enum pp_cuda_type type, size_t count, uint64_t
 	return array;
 }
 
-struct gpu_array gpu_array_unset(enum pp_cuda_type type, size_t count)
+struct gpu_array gpu_array_unset(cudaStream_t stream, enum pp_cuda_type type, size_t count)
 {
-	struct gpu_array array = array_of(type, count);
+	struct gpu_array array = array_of(stream, type, count);
 	gpu_array_unset_again(&array);
 	return array;
 }
@@ -138,7 +139,7 @@ void gpu_array_fetch(struct gpu_array *array)
 {
 	size_t bytes = array->count * gpu_type_bytes(array->type);
 	void *raw = memory(bytes);
-	copy(raw, array->device, bytes, cudaMemcpyDeviceToHost);
+	copy(array->stream, raw, array->device, bytes, cudaMemcpyDeviceToHost);
 	for (size_t i = 0; i < array->count; i++)
 		array->host[i] = array->type == PP_CUDA_F32 ? ((float *)raw)[i] : of_bf16(((uint16_t *)raw)[i]);
 	gpu_must(cudaFreeHost(raw), "freeing");
@@ -149,7 +150,7 @@ uint64_t gpu_array_bits(const struct gpu_array *array)
 	size_t bytes = array->count * gpu_type_bytes(array->type);
 	unsigned char *raw = memory(bytes);
 	uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
-	copy(raw, array->device, bytes, cudaMemcpyDeviceToHost);
+	copy(array->stream, raw, array->device, bytes, cudaMemcpyDeviceToHost);
 	for (size_t i = 0; i < bytes; i++)
 		hash = (hash ^ raw[i]) * UINT64_C(0x100000001b3);
 	gpu_must(cudaFreeHost(raw), "freeing");

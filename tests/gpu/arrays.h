@@ -14,20 +14,22 @@ extern "C" {
 struct gpu_array {
 	enum pp_cuda_type type;
 	size_t count;
-	float *host; /* as the device has them: already rounded to the type */
+	cudaStream_t stream; /* for copies */
+	float *host;         /* as the device has them: already rounded to the type */
 	void *device;
 };
 
 void gpu_must(cudaError_t error, const char *what);
 
-/* The stream of the program, not the default one. */
-cudaStream_t gpu_stream(void);
+/* A stream that waits for no other, not the default one: for the whole program. */
+cudaStream_t gpu_stream_make(void);
 /* Wait until it is done. */
-void gpu_finish(void);
+void gpu_finish(cudaStream_t stream);
 
 /* Normal numbers of this deviation, by a seed; NaN. */
-struct gpu_array gpu_array_random(enum pp_cuda_type type, size_t count, uint64_t seed, float deviation);
-struct gpu_array gpu_array_unset(enum pp_cuda_type type, size_t count);
+struct gpu_array gpu_array_random(cudaStream_t stream, enum pp_cuda_type type, size_t count, uint64_t seed,
+                                  float deviation);
+struct gpu_array gpu_array_unset(cudaStream_t stream, enum pp_cuda_type type, size_t count);
 void gpu_array_unset_again(struct gpu_array *array);
 /* Device to host. */
 void gpu_array_fetch(struct gpu_array *array);

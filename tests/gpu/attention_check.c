@@ -35,6 +35,7 @@ static const char *const names[RESULTS] = {"o", "lse", "dq", "dk", "dv"};
 
 /* Everything of one shape. */
 struct trial {
+	cudaStream_t stream;
 	const struct pp_attention *shape;
 	enum pp_cuda_type type;
 	struct gpu_array q, k, v, d_o, scratch, result[RESULTS];
@@ -48,18 +49,18 @@ static size_t result_count(const struct pp_attention *shape, int which)
 	return shape->tokens * (which == DK || which == DV ? shape->kv_heads : shape->heads) * shape->head_columns;
 }
 
-static struct trial trial_of(const struct pp_attention *shape, enum pp_cuda_type type)
+static struct trial trial_of(cudaStream_t stream, const struct pp_attention *shape, enum pp_cuda_type type)
 {
-	struct trial trial = {.shape = shape, .type = type};
+	struct trial trial = {.stream = stream, .shape = shape, .type = type};
 	size_t q_count = result_count(shape, O), kv_count = result_count(shape, DK);
-	trial.q = gpu_array_random(type, q_count, 1, shape == small_shapes ? 8 : 1);
-	trial.k = gpu_array_random(type, kv_count, 2, 1);
-	trial.v = gpu_array_random(type, kv_count, 3, 1);
-	trial.d_o = gpu_array_random(type, q_count, 4, 1);
+	trial.q = gpu_array_random(stream, type, q_count, 1, shape == small_shapes ? 8 : 1);
+	trial.k = gpu_array_random(stream, type, kv_count, 2, 1);
+	trial.v = gpu_array_random(stream, type, kv_count, 3, 1);
+	trial.d_o = gpu_array_random(stream, type, q_count, 4, 1);
 	uint64_t bytes = pp_scratch_attention_dx(shape->tokens, shape->heads, shape->kv_heads, shape->head_columns);
-	trial.scratch = gpu_array_unset(PP_CUDA_F32, (size_t)bytes / sizeof(float));
+	trial.scratch = gpu_array_unset(stream, PP_CUDA_F32, (size_t)bytes / sizeof(float));
 	for (int i = 0; i < RESULTS; i++) {
-		trial.result[i] = gpu_array_unset(i == LSE ? PP_CUDA_F32 : type, result_count(shape, i));
+		trial.result[i] = gpu_array_unset(stream, i == LSE ? PP_CUDA_F32 : type, result_count(shape, i));
 		trial.expected[i] = malloc(result_count(shape, i) * sizeof(float));
 		if (!trial.expected[i])
 			exit(3);
@@ -86,12 +87,12 @@ static void run(struct trial *trial)
 	for (int i = 0; i < RESULTS; i++)
 		gpu_array_unset_again(&r[i]);
 	gpu_array_unset_again(&trial->scratch);
-	pp_cuda_attention(gpu_stream(), trial->type, trial->shape, trial->q.device, trial->k.device, trial->v.device,
+	pp_cuda_attention(trial->stream, trial->type, trial->shape, trial->q.device, trial->k.device, trial->v.device,
 	                  r[O].device, r[LSE].device);
-	pp_cuda_attention_dx(gpu_stream(), trial->type, trial->shape, trial->d_o.device, trial->q.device, trial->k.device,
+	pp_cuda_attention_dx(trial->stream, trial->type, trial->shape, trial->d_o.device, trial->q.device, trial->k.device,
 	                     trial->v.device, r[O].device, r[LSE].device, r[DQ].device, r[DK].device, r[DV].device,
 	                     trial->scratch.device);
-	gpu_finish();
+	gpu_finish(trial->stream);
 }
 
 /* Do the bits stay the same in other orders, or when it runs again? */
@@ -116,9 +117,9 @@ static bool repeats(struct trial *trial)
 }
 
 /* Some gradients are 0 but for rounding (a window of one token); they are measured against a tenth of their inputs. */
-static bool check(const struct pp_attention *shape, enum pp_cuda_type type)
+static bool check(cudaStream_t stream, const struct pp_attention *shape, enum pp_cuda_type type)
 {
-	struct trial trial = trial_of(shape, type);
+	struct trial trial = trial_of(stream, shape, type);
 	float **e = trial.expected;
 	pp_cpu_attention(shape, trial.q.host, trial.k.host, trial.v.host, e[O], e[LSE]);
 	pp_cpu_attention_dx(shape, trial.d_o.host, trial.q.host, trial.k.host, trial.v.host, e[O], e[LSE], e[DQ], e[DK],
@@ -148,21 +149,22 @@ static bool asked(int argc, char **argv, const char *option)
 	return false;
 }
 
-static int check_all(const struct pp_attention *shapes, size_t count)
+static int check_all(cudaStream_t stream, const struct pp_attention *shapes, size_t count)
 {
 	int bad = 0;
 	for (size_t i = 0; i < count; i++)
 		for (int type = 0; type < PP_CUDA_TYPE_COUNT; type++)
-			bad += !check(&shapes[i], (enum pp_cuda_type)type);
+			bad += !check(stream, &shapes[i], (enum pp_cuda_type)type);
 	return bad;
 }
 
 int main(int argc, char **argv)
 {
 	size_t small = sizeof small_shapes / sizeof *small_shapes, large = sizeof large_shapes / sizeof *large_shapes;
-	int bad = check_all(small_shapes, asked(argc, argv, "--few") ? FEW : small);
+	cudaStream_t stream = gpu_stream_make();
+	int bad = check_all(stream, small_shapes, asked(argc, argv, "--few") ? FEW : small);
 	if (asked(argc, argv, "--large"))
-		bad += check_all(large_shapes, large);
+		bad += check_all(stream, large_shapes, large);
 	printf(bad ? "%d shapes are wrong\n" : "attention agrees with the CPU kernels\n", bad);
 	return bad ? 1 : 0;
 }

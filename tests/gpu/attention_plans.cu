@@ -21,21 +21,21 @@ struct attention_arrays arrays_of(const struct attention_trial *t)
 template <class PLAN> void forward_work(void *argument)
 {
 	const struct attention_trial *t = static_cast<const struct attention_trial *>(argument);
-	attention_forward_launch<PLAN>(gpu_stream(), &t->shape, t->q, t->k, t->v, t->o, t->lse);
+	attention_forward_launch<PLAN>(t->stream, &t->shape, t->q, t->k, t->v, t->o, t->lse);
 }
 
 template <class PLAN> void dq_work(void *argument)
 {
 	const struct attention_trial *t = static_cast<const struct attention_trial *>(argument);
 	struct attention_arrays arrays = arrays_of(t);
-	attention_dq_launch<PLAN>(gpu_stream(), &t->shape, &arrays);
+	attention_dq_launch<PLAN>(t->stream, &t->shape, &arrays);
 }
 
 template <class PLAN> void dkv_work(void *argument)
 {
 	const struct attention_trial *t = static_cast<const struct attention_trial *>(argument);
 	struct attention_arrays arrays = arrays_of(t);
-	attention_dkv_launch<PLAN>(gpu_stream(), &t->shape, &arrays);
+	attention_dkv_launch<PLAN>(t->stream, &t->shape, &arrays);
 }
 
 template <int WIDTH, int WARPS, int TILES, int KEYS, int BLOCKS> void forward(struct attention_trial &trial)

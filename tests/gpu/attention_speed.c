@@ -9,13 +9,13 @@
 static void forward(void *argument)
 {
 	const struct attention_trial *t = argument;
-	pp_cuda_attention(gpu_stream(), PP_CUDA_BF16, &t->shape, t->q, t->k, t->v, t->o, t->lse);
+	pp_cuda_attention(t->stream, PP_CUDA_BF16, &t->shape, t->q, t->k, t->v, t->o, t->lse);
 }
 
 static void backward(void *argument)
 {
 	const struct attention_trial *t = argument;
-	pp_cuda_attention_dx(gpu_stream(), PP_CUDA_BF16, &t->shape, t->d_o, t->q, t->k, t->v, t->o, t->lse, t->dq, t->dk,
+	pp_cuda_attention_dx(t->stream, PP_CUDA_BF16, &t->shape, t->d_o, t->q, t->k, t->v, t->o, t->lse, t->dq, t->dk,
 	                     t->dv, t->dot);
 }
 
@@ -26,7 +26,7 @@ int main(int argc, char **argv)
 	} shapes[] = {{1024, 64, 1}, {2048, 64, 1}, {4096, 64, 1}, {2048, 128, 1}, {4096, 128, 1}, {4096, 128, 4}};
 	for (int i = 1; i < argc; i++)
 		if (strcmp(argv[i], "--ceilings") == 0) {
-			gpu_ceilings_measure(gpu_rehearsal(argc, argv));
+			gpu_ceilings_measure(gpu_stream_make(), gpu_rehearsal(argc, argv));
 			return 0;
 		}
 	struct attention_trial trial = attention_trial_make(gpu_rehearsal(argc, argv));

@@ -8,16 +8,18 @@ enum { HIDDEN = 2048, TOKENS = 16384, SMALL_TOKENS = 128 };
 struct attention_trial attention_trial_make(bool rehearsal)
 {
 	size_t count = rehearsal ? SMALL_TOKENS * 256 : (size_t)TOKENS * HIDDEN;
-	struct attention_trial trial = {.rehearsal = rehearsal, .ceilings = gpu_ceilings_measure(rehearsal)};
-	trial.q = gpu_array_random(PP_CUDA_BF16, count, 1, 1).device;
-	trial.k = gpu_array_random(PP_CUDA_BF16, count, 2, 1).device;
-	trial.v = gpu_array_random(PP_CUDA_BF16, count, 3, 1).device;
-	trial.d_o = gpu_array_random(PP_CUDA_BF16, count, 4, 1).device;
+	cudaStream_t stream = gpu_stream_make();
+	struct attention_trial trial = {
+	    .stream = stream, .rehearsal = rehearsal, .ceilings = gpu_ceilings_measure(stream, rehearsal)};
+	trial.q = gpu_array_random(stream, PP_CUDA_BF16, count, 1, 1).device;
+	trial.k = gpu_array_random(stream, PP_CUDA_BF16, count, 2, 1).device;
+	trial.v = gpu_array_random(stream, PP_CUDA_BF16, count, 3, 1).device;
+	trial.d_o = gpu_array_random(stream, PP_CUDA_BF16, count, 4, 1).device;
 	void **const results[] = {&trial.o, &trial.dq, &trial.dk, &trial.dv};
 	for (size_t i = 0; i < sizeof results / sizeof *results; i++)
-		*results[i] = gpu_array_unset(PP_CUDA_BF16, count).device;
-	trial.lse = gpu_array_unset(PP_CUDA_F32, count / 64).device;
-	trial.dot = gpu_array_unset(PP_CUDA_F32, count / 64).device;
+		*results[i] = gpu_array_unset(stream, PP_CUDA_BF16, count).device;
+	trial.lse = gpu_array_unset(stream, PP_CUDA_F32, count / 64).device;
+	trial.dot = gpu_array_unset(stream, PP_CUDA_F32, count / 64).device;
 	return trial;
 }
 
@@ -37,7 +39,7 @@ void attention_trial_report(struct attention_trial *trial, const char *what, con
                             void (*work)(void *))
 {
 	const struct pp_attention *s = &trial->shape;
-	double seconds = gpu_seconds(trial->rehearsal, work, trial);
+	double seconds = gpu_seconds(trial->stream, trial->rehearsal, work, trial);
 	double pairs = 0.5 * (double)s->seq * (double)(s->seq + 1) * (double)(s->tokens / s->seq * s->heads);
 	double rate = each * (double)s->head_columns * pairs / seconds;
 	char where[80];

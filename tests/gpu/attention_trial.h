@@ -10,6 +10,7 @@ extern "C" {
 #endif
 
 struct attention_trial {
+	cudaStream_t stream;
 	struct pp_attention shape;
 	void *q, *k, *v, *d_o, *o, *dq, *dk, *dv; /* all of the same number of elements, which no shape exceeds */
 	float *lse, *dot;

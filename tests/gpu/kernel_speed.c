@@ -15,6 +15,7 @@
 
 /* Everything that the kernels get, whatever they make of it. `elements` is tokens times columns. */
 struct bench {
+	cudaStream_t stream;
 	bool rehearsal;
 	struct gpu_ceilings ceilings;
 	size_t tokens, columns, elements, seq;
@@ -34,76 +35,76 @@ enum { SCALE = PP_CUDA_RATES, SUMS = 8, NUMBERS = 16 };
 static void add(void *at)
 {
 	const struct bench *t = at;
-	pp_cuda_add(gpu_stream(), PP_CUDA_BF16, t->elements, t->a, t->b, t->c);
+	pp_cuda_add(t->stream, PP_CUDA_BF16, t->elements, t->a, t->b, t->c);
 }
 
 static void add_norm(void *at)
 {
 	const struct bench *t = at;
-	pp_cuda_add_norm(gpu_stream(), PP_CUDA_BF16, t->tokens, t->columns, false, t->a, t->b, t->c, t->a, t->b, t->d, t->x,
+	pp_cuda_add_norm(t->stream, PP_CUDA_BF16, t->tokens, t->columns, false, t->a, t->b, t->c, t->a, t->b, t->d, t->x,
 	                 t->y);
 }
 
 static void norm(void *at)
 {
 	const struct bench *t = at;
-	pp_cuda_norm(gpu_stream(), PP_CUDA_BF16, t->tokens, t->columns, false, t->a, t->b, t->c, t->d, t->x, t->y);
+	pp_cuda_norm(t->stream, PP_CUDA_BF16, t->tokens, t->columns, false, t->a, t->b, t->c, t->d, t->x, t->y);
 }
 
 static void norm_dx(void *at)
 {
 	const struct bench *t = at;
-	pp_cuda_norm_dx(gpu_stream(), PP_CUDA_BF16, t->tokens, t->columns, false, t->a, t->b, t->c, t->x, t->y, t->d);
+	pp_cuda_norm_dx(t->stream, PP_CUDA_BF16, t->tokens, t->columns, false, t->a, t->b, t->c, t->x, t->y, t->d);
 }
 
 static void norm_dw(void *at)
 {
 	const struct bench *t = at;
-	pp_cuda_norm_dw(gpu_stream(), PP_CUDA_BF16, t->tokens, t->columns, false, t->a, t->b, t->x, t->y, t->z, true, t->w,
+	pp_cuda_norm_dw(t->stream, PP_CUDA_BF16, t->tokens, t->columns, false, t->a, t->b, t->x, t->y, t->z, true, t->w,
 	                true, t->scratch);
 }
 
 static void activate(void *at)
 {
 	const struct bench *t = at;
-	pp_cuda_activate(gpu_stream(), PP_CUDA_BF16, PP_GELU_TANH, t->elements, t->a, t->c);
+	pp_cuda_activate(t->stream, PP_CUDA_BF16, PP_GELU_TANH, t->elements, t->a, t->c);
 }
 
 static void activate_dx(void *at)
 {
 	const struct bench *t = at;
-	pp_cuda_activate_dx(gpu_stream(), PP_CUDA_BF16, PP_GELU_TANH, t->elements, t->a, t->b, t->c);
+	pp_cuda_activate_dx(t->stream, PP_CUDA_BF16, PP_GELU_TANH, t->elements, t->a, t->b, t->c);
 }
 
 static void swiglu(void *at)
 {
 	const struct bench *t = at;
-	pp_cuda_swiglu(gpu_stream(), PP_CUDA_BF16, t->elements, t->a, t->b, t->c);
+	pp_cuda_swiglu(t->stream, PP_CUDA_BF16, t->elements, t->a, t->b, t->c);
 }
 
 static void swiglu_dx(void *at)
 {
 	const struct bench *t = at;
-	pp_cuda_swiglu_dx(gpu_stream(), PP_CUDA_BF16, t->elements, t->a, t->b, t->c, t->d, t->e);
+	pp_cuda_swiglu_dx(t->stream, PP_CUDA_BF16, t->elements, t->a, t->b, t->c, t->d, t->e);
 }
 
 static void rotate(void *at)
 {
 	const struct bench *t = at;
 	struct pp_rotation shape = {t->tokens, t->seq, t->columns / 64, 64, 10000, false};
-	pp_cuda_rotate(gpu_stream(), PP_CUDA_BF16, &shape, t->a, t->c, t->scratch);
+	pp_cuda_rotate(t->stream, PP_CUDA_BF16, &shape, t->a, t->c, t->scratch);
 }
 
 static void add_bias(void *at)
 {
 	const struct bench *t = at;
-	pp_cuda_add_bias(gpu_stream(), PP_CUDA_BF16, t->tokens, t->columns, t->a, t->b, t->c, t->d);
+	pp_cuda_add_bias(t->stream, PP_CUDA_BF16, t->tokens, t->columns, t->a, t->b, t->c, t->d);
 }
 
 static void take_columns(void *at)
 {
 	const struct bench *t = at;
-	pp_cuda_take_columns(gpu_stream(), PP_CUDA_BF16, t->tokens, t->columns, t->columns / 2, t->columns / 2, t->a, t->c);
+	pp_cuda_take_columns(t->stream, PP_CUDA_BF16, t->tokens, t->columns, t->columns / 2, t->columns / 2, t->a, t->c);
 }
 
 static size_t loss_columns(const struct bench *t)
@@ -120,7 +121,7 @@ static void cross_entropy(void *at)
 {
 	const struct bench *t = at;
 	size_t columns = loss_columns(t);
-	pp_cuda_cross_entropy(gpu_stream(), PP_CUDA_BF16, loss_tokens(t), columns, columns, false, t->a, t->ids, t->c,
+	pp_cuda_cross_entropy(t->stream, PP_CUDA_BF16, loss_tokens(t), columns, columns, false, t->a, t->ids, t->c,
 	                      t->numbers + SUMS, t->scratch);
 }
 
@@ -134,20 +135,20 @@ static void embed(void *at)
 {
 	const struct bench *t = at;
 	struct pp_table_part part = {0, table_rows(t)};
-	pp_cuda_embed(gpu_stream(), PP_CUDA_BF16, t->tokens, t->columns, t->seq, &part, t->ids, t->a, NULL, t->c);
+	pp_cuda_embed(t->stream, PP_CUDA_BF16, t->tokens, t->columns, t->seq, &part, t->ids, t->a, NULL, t->c);
 }
 
 static void column_sums(void *at)
 {
 	const struct bench *t = at;
-	pp_cuda_column_sums(gpu_stream(), PP_CUDA_BF16, t->tokens, t->columns, t->a, t->x, true, t->scratch);
+	pp_cuda_column_sums(t->stream, PP_CUDA_BF16, t->tokens, t->columns, t->a, t->x, true, t->scratch);
 }
 
 static void square_norms(void *at)
 {
 	const struct bench *t = at;
 	struct pp_cuda_norm_item item = {t->x, t->floats, t->numbers + SUMS, false};
-	pp_cuda_square_norms(gpu_stream(), 1, &item, t->scratch);
+	pp_cuda_square_norms(t->stream, 1, &item, t->scratch);
 }
 
 static void adamw(void *at)
@@ -155,19 +156,19 @@ static void adamw(void *at)
 	const struct bench *t = at;
 	struct pp_cuda_rule rule = {0.9, 0.95, 1e-8, 0.1};
 	struct pp_cuda_update update = {t->x, t->c, t->y, t->z, t->w, t->floats};
-	pp_cuda_adamw(gpu_stream(), &rule, 1, &update, t->numbers, t->numbers + SCALE);
+	pp_cuda_adamw(t->stream, &rule, 1, &update, t->numbers, t->numbers + SCALE);
 }
 
 static void zero(void *at)
 {
 	const struct bench *t = at;
-	pp_cuda_zero(gpu_stream(), t->elements * 2, t->c);
+	pp_cuda_zero(t->stream, t->elements * 2, t->c);
 }
 
 static void copy(void *at)
 {
 	const struct bench *t = at;
-	pp_cuda_copy(gpu_stream(), t->elements * 2, t->a, t->c);
+	pp_cuda_copy(t->stream, t->elements * 2, t->a, t->c);
 }
 
 /* Bytes that each must move, for each element of what it works on. */
@@ -207,7 +208,7 @@ static void run_memory_bound(struct bench *bench)
 			count = (double)(loss_tokens(bench) * loss_columns(bench));
 		if (memory_bound[i].work == FLOATS)
 			count = (double)bench->floats;
-		double seconds = gpu_seconds(bench->rehearsal, memory_bound[i].run, bench);
+		double seconds = gpu_seconds(bench->stream, bench->rehearsal, memory_bound[i].run, bench);
 		double rate = count * memory_bound[i].bytes / seconds;
 		printf("kernel %-14s %8.3f ms %7.0f GB/s %5.1f %% of a copy\n", memory_bound[i].name, seconds * 1e3,
 		       rate * 1e-9, 100 * rate / bench->ceilings.copy);
@@ -230,14 +231,13 @@ static void product_run(void *at)
 	size_t tokens = p->shape.tokens, inputs = p->shape.inputs, outputs = p->shape.outputs;
 	switch (p->shape.kind) {
 	case PP_GEMM_LINEAR:
-		pp_gemm_linear(p->gemm, gpu_stream(), PP_CUDA_BF16, tokens, inputs, outputs, t->a, t->b, NULL, t->c,
-		               p->workspace);
+		pp_gemm_linear(p->gemm, t->stream, PP_CUDA_BF16, tokens, inputs, outputs, t->a, t->b, NULL, t->c, p->workspace);
 		break;
 	case PP_GEMM_LINEAR_DX:
-		pp_gemm_linear_dx(p->gemm, gpu_stream(), PP_CUDA_BF16, tokens, inputs, outputs, t->a, t->b, t->c, p->workspace);
+		pp_gemm_linear_dx(p->gemm, t->stream, PP_CUDA_BF16, tokens, inputs, outputs, t->a, t->b, t->c, p->workspace);
 		break;
 	case PP_GEMM_LINEAR_DW:
-		pp_gemm_linear_dw(p->gemm, gpu_stream(), PP_CUDA_BF16, tokens, inputs, outputs, t->a, t->b, t->x, true,
+		pp_gemm_linear_dw(p->gemm, t->stream, PP_CUDA_BF16, tokens, inputs, outputs, t->a, t->b, t->x, true,
 		                  p->workspace);
 		break;
 	case PP_GEMM_KIND_COUNT:
@@ -261,7 +261,7 @@ static void run_products(struct bench *bench)
 			product.shape.outputs = bench->rehearsal ? 16 : layers[i][1];
 			if (!pp_gemm_plan(product.gemm, &product.shape, &status))
 				break;
-			double seconds = gpu_seconds(bench->rehearsal, product_run, &product);
+			double seconds = gpu_seconds(bench->stream, bench->rehearsal, product_run, &product);
 			double rate = 2 * (double)product.shape.tokens * (double)product.shape.inputs *
 			              (double)product.shape.outputs / seconds;
 			printf("product %-9s %zu x %zu x %zu %8.3f ms %7.1f TFLOP/s %5.1f %% of 8192^3\n", kinds[kind],
@@ -278,18 +278,18 @@ static void run_products(struct bench *bench)
 }
 
 /* Device memory filled with copies of a few million random numbers. */
-static void *filled(enum pp_cuda_type type, size_t count)
+static void *filled(cudaStream_t stream, enum pp_cuda_type type, size_t count)
 {
 	size_t part = count < (size_t)1 << 22 ? count : (size_t)1 << 22, width = gpu_type_bytes(type);
-	struct gpu_array pattern = gpu_array_random(type, part, 1, 1);
+	struct gpu_array pattern = gpu_array_random(stream, type, part, 1, 1);
 	unsigned char *at = NULL;
 	gpu_must(cudaMalloc((void **)&at, count * width), "allocating");
 	for (size_t done = 0; done < count; done += part) {
 		size_t bytes = (count - done < part ? count - done : part) * width;
-		gpu_must(cudaMemcpyAsync(at + done * width, pattern.device, bytes, cudaMemcpyDeviceToDevice, gpu_stream()),
+		gpu_must(cudaMemcpyAsync(at + done * width, pattern.device, bytes, cudaMemcpyDeviceToDevice, stream),
 		         "copying");
 	}
-	gpu_finish();
+	gpu_finish(stream);
 	gpu_array_free(&pattern);
 	return at;
 }
@@ -311,13 +311,13 @@ static int32_t *random_ids(const struct bench *bench)
 		state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
 		host[i] = (int32_t)((state >> 33) % rows);
 	}
-	gpu_must(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, gpu_stream()), "copying");
-	gpu_finish();
+	gpu_must(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, bench->stream), "copying");
+	gpu_finish(bench->stream);
 	gpu_must(cudaFreeHost(host), "freeing");
 	return device;
 }
 
-static double *some_numbers(void)
+static double *some_numbers(cudaStream_t stream)
 {
 	double *host, *device;
 	gpu_must(cudaMallocHost((void **)&host, NUMBERS * sizeof *host), "allocating");
@@ -327,16 +327,18 @@ static double *some_numbers(void)
 	pp_cuda_rates(1e-4, 0.9, 0.95, 10, host);
 	for (int i = 0; i < PP_CUDA_RATES; i++)
 		host[SCALE + i] = 1;
-	gpu_must(cudaMemcpyAsync(device, host, NUMBERS * sizeof *host, cudaMemcpyHostToDevice, gpu_stream()), "copying");
-	gpu_finish();
+	gpu_must(cudaMemcpyAsync(device, host, NUMBERS * sizeof *host, cudaMemcpyHostToDevice, stream), "copying");
+	gpu_finish(stream);
 	gpu_must(cudaFreeHost(host), "freeing");
 	return device;
 }
 
 static struct bench bench_make(bool rehearsal)
 {
-	struct bench bench = {.rehearsal = rehearsal,
-	                      .ceilings = gpu_ceilings_measure(rehearsal),
+	cudaStream_t stream = gpu_stream_make();
+	struct bench bench = {.stream = stream,
+	                      .rehearsal = rehearsal,
+	                      .ceilings = gpu_ceilings_measure(stream, rehearsal),
 	                      .tokens = rehearsal ? 64 : 65536,
 	                      .columns = rehearsal ? 128 : 4096,
 	                      .seq = rehearsal ? 32 : 1024};
@@ -344,16 +346,16 @@ static struct bench bench_make(bool rehearsal)
 	bench.floats = bench.elements / 4;
 	void **const halves[] = {&bench.a, &bench.b, &bench.c, &bench.d, &bench.e};
 	for (size_t i = 0; i < sizeof halves / sizeof *halves; i++)
-		*halves[i] = filled(PP_CUDA_BF16, bench.elements);
+		*halves[i] = filled(stream, PP_CUDA_BF16, bench.elements);
 	float **const floats[] = {&bench.x, &bench.y, &bench.z, &bench.w};
 	for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
-		*floats[i] = filled(PP_CUDA_F32, larger(bench.floats, rehearsal ? 4096 : 1600 * vocabulary));
+		*floats[i] = filled(stream, PP_CUDA_F32, larger(bench.floats, rehearsal ? 4096 : 1600 * vocabulary));
 	uint64_t bytes = larger(pp_scratch_norm_dw(bench.tokens, bench.columns), pp_scratch_rotate(bench.seq, 64));
 	bytes = larger(bytes, pp_scratch_column_sums(bench.tokens, bench.columns));
 	bytes = larger(bytes, larger(pp_scratch_cross_entropy(bench.tokens), pp_scratch_square_norms()));
 	gpu_must(cudaMalloc(&bench.scratch, (size_t)bytes), "allocating");
 	bench.ids = random_ids(&bench);
-	bench.numbers = some_numbers();
+	bench.numbers = some_numbers(stream);
 	return bench;
 }
 

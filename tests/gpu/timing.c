@@ -27,17 +27,18 @@ static int by_size(const void *a, const void *b)
 
 /* Events around a batch. */
 struct watch {
+	cudaStream_t stream;
 	cudaEvent_t start, end;
 };
 
 /* Seconds of `runs` runs one after the other. */
 static double batch(const struct watch *watch, int runs, void (*work)(void *), void *argument)
 {
-	gpu_must(cudaEventRecord(watch->start, gpu_stream()), "recording an event");
+	gpu_must(cudaEventRecord(watch->start, watch->stream), "recording an event");
 	for (int i = 0; i < runs; i++)
 		work(argument);
-	gpu_must(cudaEventRecord(watch->end, gpu_stream()), "recording an event");
-	gpu_finish();
+	gpu_must(cudaEventRecord(watch->end, watch->stream), "recording an event");
+	gpu_finish(watch->stream);
 	float milliseconds = 0;
 	gpu_must(cudaEventElapsedTime(&milliseconds, watch->start, watch->end), "reading a time");
 	return milliseconds * 1e-3;
@@ -56,9 +57,9 @@ static double median(const struct watch *watch, void (*work)(void *), void *argu
 	return times[BATCHES / 2];
 }
 
-double gpu_seconds(bool rehearsal, void (*work)(void *), void *argument)
+double gpu_seconds(cudaStream_t stream, bool rehearsal, void (*work)(void *), void *argument)
 {
-	struct watch watch;
+	struct watch watch = {.stream = stream};
 	gpu_must(cudaEventCreate(&watch.start), "making an event");
 	gpu_must(cudaEventCreate(&watch.end), "making an event");
 	double seconds = rehearsal ? batch(&watch, 1, work, argument) : median(&watch, work, argument);
@@ -68,6 +69,7 @@ double gpu_seconds(bool rehearsal, void (*work)(void *), void *argument)
 }
 
 struct copy {
+	cudaStream_t stream;
 	void *to;
 	const void *from;
 	size_t bytes;
@@ -76,18 +78,18 @@ struct copy {
 static void copy_run(void *argument)
 {
 	const struct copy *copy = argument;
-	gpu_must(cudaMemcpyAsync(copy->to, copy->from, copy->bytes, cudaMemcpyDeviceToDevice, gpu_stream()), "copying");
+	gpu_must(cudaMemcpyAsync(copy->to, copy->from, copy->bytes, cudaMemcpyDeviceToDevice, copy->stream), "copying");
 }
 
-static double copy_rate(bool rehearsal)
+static double copy_rate(cudaStream_t stream, bool rehearsal)
 {
-	struct copy copy = {.bytes = rehearsal ? 4096 : (size_t)4 << 30};
+	struct copy copy = {.stream = stream, .bytes = rehearsal ? 4096 : (size_t)4 << 30};
 	void *from;
 	gpu_must(cudaMalloc(&copy.to, copy.bytes), "allocating");
 	gpu_must(cudaMalloc(&from, copy.bytes), "allocating");
-	gpu_must(cudaMemsetAsync(from, 0x3c, copy.bytes, gpu_stream()), "filling");
+	gpu_must(cudaMemsetAsync(from, 0x3c, copy.bytes, stream), "filling");
 	copy.from = from;
-	double seconds = gpu_seconds(rehearsal, copy_run, &copy);
+	double seconds = gpu_seconds(stream, rehearsal, copy_run, &copy);
 	gpu_must(cudaFree(copy.to), "freeing");
 	gpu_must(cudaFree(from), "freeing");
 	return 2 * (double)copy.bytes / seconds;
@@ -95,6 +97,7 @@ static double copy_rate(bool rehearsal)
 
 /* One product of square matrices, as cuBLASLt has it. */
 struct product {
+	cudaStream_t stream;
 	cublasLtHandle_t handle;
 	cublasLtMatmulDesc_t operation;
 	cublasLtMatrixLayout_t layout;
@@ -118,7 +121,7 @@ static void product_run(void *argument)
 	const float one = 1, zero = 0;
 	must_multiply(cublasLtMatmul(p->handle, p->operation, &one, p->a, p->layout, p->b, p->layout, &zero, p->c,
 	                             p->layout, p->c, p->layout, &p->algorithm.algo, p->workspace, p->workspace_bytes,
-	                             gpu_stream()),
+	                             p->stream),
 	              "multiplying");
 }
 
@@ -138,20 +141,22 @@ static double fastest(struct product *p, size_t size, bool rehearsal)
 	double best = 0;
 	for (int i = 0; i < count; i++) {
 		p->algorithm = found[i];
-		double rate = 2 * (double)size * (double)size * (double)size / gpu_seconds(rehearsal, product_run, p);
+		double rate =
+		    2 * (double)size * (double)size * (double)size / gpu_seconds(p->stream, rehearsal, product_run, p);
 		best = rate > best ? rate : best;
 	}
 	must_multiply(cublasLtMatmulPreferenceDestroy(preference), "freeing a preference");
 	return best;
 }
 
-static double product_rate(bool rehearsal)
+static double product_rate(cudaStream_t stream, bool rehearsal)
 {
 	size_t size = rehearsal ? 64 : 8192;
-	struct gpu_array a = gpu_array_random(PP_CUDA_BF16, size * size, 1, 1);
-	struct gpu_array b = gpu_array_random(PP_CUDA_BF16, size * size, 2, 1);
-	struct gpu_array c = gpu_array_unset(PP_CUDA_BF16, size * size);
-	struct product p = {.a = a.device, .b = b.device, .c = c.device, .workspace_bytes = (size_t)32 << 20};
+	struct gpu_array a = gpu_array_random(stream, PP_CUDA_BF16, size * size, 1, 1);
+	struct gpu_array b = gpu_array_random(stream, PP_CUDA_BF16, size * size, 2, 1);
+	struct gpu_array c = gpu_array_unset(stream, PP_CUDA_BF16, size * size);
+	struct product p = {
+	    .stream = stream, .a = a.device, .b = b.device, .c = c.device, .workspace_bytes = (size_t)32 << 20};
 	gpu_must(cudaMalloc(&p.workspace, p.workspace_bytes), "allocating");
 	must_multiply(cublasLtCreate(&p.handle), "starting cuBLASLt");
 	must_multiply(cublasLtMatmulDescCreate(&p.operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), "describing a product");
@@ -171,9 +176,9 @@ static double product_rate(bool rehearsal)
 	return rate;
 }
 
-struct gpu_ceilings gpu_ceilings_measure(bool rehearsal)
+struct gpu_ceilings gpu_ceilings_measure(cudaStream_t stream, bool rehearsal)
 {
-	struct gpu_ceilings ceilings = {copy_rate(rehearsal), product_rate(rehearsal)};
+	struct gpu_ceilings ceilings = {copy_rate(stream, rehearsal), product_rate(stream, rehearsal)};
 	printf("ceilings: copy %.2f TB/s, bf16 product %.0f TFLOP/s\n", ceilings.copy * 1e-12, ceilings.product * 1e-12);
 	return ceilings;
 }
