@@ -28,8 +28,8 @@ struct pp_test_seat {
 struct pp_test_world {
 	const char *name;
 	const struct pp_transport_ops *ops;
-	/* Each in a process of its own: what it uses belongs to the threads that began with it. Options of transports do
-	 * nothing to it. */
+	/* Each in a process of its own: what it uses belongs to the threads that began with it. Options of transports
+	 * change nothing of how it moves data. */
 	bool apart;
 	/* All of it, before any thread. */
 	void *(*open)(const struct pp_program *program, const struct pp_transport_options *options);

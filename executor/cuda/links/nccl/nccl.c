@@ -5,6 +5,7 @@
 #include "nccl.h"
 
 #include "comms.h"
+#include "identity.h"
 #include "order.h"
 
 #include "executor/cuda/device_parts.h"
@@ -32,7 +33,8 @@ struct pp_endpoint {
 	cudaStream_t *streams;      /* of the rank's queues, then that of bodies */
 	uint32_t stream_count;
 	struct pp_pending_colls colls;
-	uint64_t looked; /* for errors, pp_clock() */
+	struct pp_nccl_identity identity; /* with --check-identity */
+	uint64_t looked;                  /* for errors, pp_clock() */
 	bool failed;
 	struct pp_status failure;
 };
@@ -53,6 +55,11 @@ static bool note(struct pp_endpoint *endpoint, bool fine, const struct pp_status
 
 /* ---- posts and tests ------------------------------------------------------------------------- */
 
+static bool is_message(const struct pp_endpoint *endpoint, const struct pp_nccl_line *line)
+{
+	return line->index < endpoint->start.program->channel_count;
+}
+
 static uint64_t post(struct pp_endpoint *endpoint, struct pp_nccl_line *line, const struct pp_part *part)
 {
 	struct pp_status status;
@@ -60,6 +67,8 @@ static uint64_t post(struct pp_endpoint *endpoint, struct pp_nccl_line *line, co
 	if (endpoint->failed)
 		return line->posted++;
 	note(endpoint, pp_nccl_line_post(line, endpoint->cuda, part, &number, &status), &status);
+	if (!is_message(endpoint, line))
+		pp_nccl_identity_part(&endpoint->identity, line->index, part);
 	return number;
 }
 
@@ -70,6 +79,7 @@ static void post_message(struct pp_endpoint *endpoint, const struct pp_instr *in
 		line->base = line->posted;
 	const struct pp_part part = {.from = from, .to = to, .count = instr->count, .dtype = instr->dtype, .id = PP_NULL};
 	post(endpoint, line, &part);
+	pp_nccl_identity_message(&endpoint->identity, instr);
 }
 
 static void post_send(struct pp_endpoint *endpoint, const struct pp_instr *instr, const void *from)
@@ -180,14 +190,31 @@ static const char *failure(const struct pp_endpoint *endpoint)
 	return endpoint->failed ? endpoint->failure.text : endpoint->start.below->failure(endpoint->start.endpoint);
 }
 
+/* ---- control data ---------------------------------------------------------------------------- */
+
 static void exchange(struct pp_endpoint *endpoint, const void *mine, void *all, size_t bytes)
 {
-	endpoint->start.below->exchange(endpoint->start.endpoint, mine, all, bytes);
+	const struct pp_transport_ops *below = endpoint->start.below;
+	struct pp_nccl_identity *identity = &endpoint->identity;
+	size_t size;
+	if (!identity->digests) {
+		below->exchange(endpoint->start.endpoint, mine, all, bytes);
+		return;
+	}
+	if (!pp_nccl_identity_pack(identity, mine, all, bytes, &size))
+		give_up(endpoint, "out of memory for comparing what ranks have posted");
+	else
+		below->exchange(endpoint->start.endpoint, identity->given, identity->taken, size);
 }
 
 static enum pp_progress test_exchange(struct pp_endpoint *endpoint)
 {
-	return endpoint->start.below->test_exchange(endpoint->start.endpoint);
+	struct pp_status status;
+	enum pp_progress progress = endpoint->start.below->test_exchange(endpoint->start.endpoint);
+	if (progress != PP_DONE || !endpoint->identity.digests ||
+	    note(endpoint, pp_nccl_identity_unpack(&endpoint->identity, &status), &status))
+		return progress;
+	return PP_FAILED;
 }
 
 /* ---- streams --------------------------------------------------------------------------------- */
@@ -224,6 +251,9 @@ static bool open_lines(struct pp_endpoint *endpoint, struct pp_status *status)
 	bool counted = pp_post_counts_make(program, endpoint->coord.pp, &counts);
 	ok = (ok && endpoint->lines && counted && pp_pending_colls_make(&endpoint->colls, counts.colls)) ||
 	     pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory for the channels of rank %" PRIu32, endpoint->start.world);
+	if (ok && endpoint->start.options.check_identity)
+		ok = pp_nccl_identity_make(&endpoint->identity, program, endpoint->plan.count) ||
+		     pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory for comparing what ranks post");
 	for (uint32_t i = 0; ok && i < endpoint->plan.count; i++) {
 		uint32_t group = i - program->channel_count;
 		const struct pp_post_count *count = i < program->channel_count     ? &counts.channel[i]
@@ -345,6 +375,7 @@ static void close_link(struct pp_endpoint *endpoint)
 	free(endpoint->streams);
 	free(endpoint->lines);
 	pp_pending_colls_free(&endpoint->colls);
+	pp_nccl_identity_free(&endpoint->identity);
 	free(endpoint);
 }
 
