@@ -62,6 +62,12 @@ struct pp_transport_ops {
 	enum pp_progress (*test)(struct pp_endpoint *endpoint, uint32_t channel, uint32_t seq);
 	enum pp_progress (*test_coll)(struct pp_endpoint *endpoint, uint32_t id);
 	enum pp_progress (*test_body)(struct pp_endpoint *endpoint, uint32_t ticket);
+	/* For posts of a stream-ordered transport that are held back for a while (transport/queued.h). NULL where it is not
+	 * one, or holds them back itself. `mark`: this instruction's post, the next one on its channel or group that is not
+	 * marked, takes effect after what the device has been given by now, and not by when it is made. `probe`: PP_DONE if
+	 * the post only needs the device to complete; the device is told nothing, as it is by a test. */
+	void (*mark)(struct pp_endpoint *endpoint, const struct pp_instr *instr);
+	enum pp_progress (*probe)(struct pp_endpoint *endpoint, const struct pp_instr *instr);
 	/* Move whatever can move. Takes void * so that devices can call it between body instructions. */
 	void (*poll)(void *endpoint);
 

@@ -1,8 +1,8 @@
 /* Posts in queues.
  *
  * Requires: a verified program; the posts of a step are over when the next one begins. Ensures: the first post of each
- * queue, and no other, is with the transport below. Over one that keeps order on a device, asking whether a post is
- * over makes the compute stream wait for it: order stays right, overlap with compute is lost. */
+ * queue, and no other, is with the transport below. On a device a post takes effect from where it was posted, however
+ * long it stood in its queue, and makes nothing wait but what its `wait` says. */
 #include "queued.h"
 
 #include "ir/queues.h"
@@ -66,12 +66,16 @@ static void enqueue(struct pp_endpoint *endpoint, uint32_t index, const struct p
 		issue(endpoint, post);
 		return;
 	}
+	if (endpoint->ops->mark)
+		endpoint->ops->mark(endpoint->below, instr);
 	endpoint->posts[queue->last].next = number;
 	queue->last = number;
 }
 
 static enum pp_progress progress_of(const struct pp_endpoint *endpoint, const struct post *post)
 {
+	if (endpoint->ops->probe)
+		return endpoint->ops->probe(endpoint->below, post->instr);
 	if (post->instr->op == PP_OP_COLL)
 		return endpoint->ops->test_coll(endpoint->below, post->instr->a[0]);
 	return endpoint->ops->test(endpoint->below, post->instr->a[0], post->instr->a[1]);
@@ -150,7 +154,7 @@ static enum pp_progress test_coll(struct pp_endpoint *endpoint, uint32_t id)
 	for (uint32_t at = endpoint->queues[endpoint->coord.pp].first; at != PP_NULL; at = endpoint->posts[at].next)
 		if (endpoint->posts[at].instr->op == PP_OP_COLL && endpoint->posts[at].instr->a[0] == id)
 			return PP_PENDING;
-	return PP_DONE; /* it was when it left the queue */
+	return endpoint->ops->test_coll(endpoint->below, id);
 }
 
 static enum pp_progress test_body(struct pp_endpoint *endpoint, uint32_t seq)

@@ -31,7 +31,8 @@ struct queue {
 	struct post *posts;
 	uint32_t capacity;
 	atomic_uint_least64_t posted;
-	uint64_t base; /* owner only: posts before the present step */
+	uint64_t base;   /* owner only: posts before the present step */
+	uint64_t marked; /* owner only: posts that the mover has been told of */
 };
 
 struct channel {
@@ -46,6 +47,7 @@ struct channel {
 struct seat {
 	struct pp_loop_team *team;
 	uint32_t position;
+	uint64_t marked; /* posts that the mover has been told of */
 };
 
 struct pp_endpoint {
@@ -115,10 +117,13 @@ static const char *failure(const struct pp_endpoint *endpoint)
 
 /* ---- a mover's marks ------------------------------------------------------------------------- */
 
-/* What this rank posts comes after all that its device has been given. */
-static void mark(struct pp_endpoint *endpoint, struct pp_lane *lane, uint32_t end, uint64_t number)
+/* What this rank posts as `number` comes after all that its device has been given, unless that was said before. */
+static void mark_to(struct pp_endpoint *endpoint, struct pp_lane *lane, uint32_t end, uint64_t *marked, uint64_t number)
 {
 	struct pp_status status;
+	if (*marked > number)
+		return;
+	*marked = number + 1;
 	if (endpoint->device && !endpoint->loop->mover->mark(lane, endpoint->device, end, number, &status))
 		set_failure(endpoint->loop, PP_NULL, status.text);
 }
@@ -143,7 +148,7 @@ static void push(struct pp_endpoint *endpoint, struct channel *channel, enum end
 	uint64_t number = atomic_load_explicit(&queue->posted, memory_order_relaxed);
 	if (post->instr->a[1] == 0)
 		queue->base = number;
-	mark(endpoint, channel->lane, end, number);
+	mark_to(endpoint, channel->lane, end, &queue->marked, number);
 	queue->posts[number % queue->capacity] = *post;
 	atomic_store_explicit(&queue->posted, number + 1, memory_order_release);
 }
@@ -229,8 +234,8 @@ static void move_team(struct pp_endpoint *endpoint, uint32_t group)
 
 static uint64_t post_part(struct pp_endpoint *endpoint, uint32_t group, const struct pp_part *part)
 {
-	const struct seat *seat = &endpoint->seats[group];
-	mark(endpoint, seat->team->lane, seat->position, pp_loop_team_next(seat->team, seat->position));
+	struct seat *seat = &endpoint->seats[group];
+	mark_to(endpoint, seat->team->lane, seat->position, &seat->marked, pp_loop_team_next(seat->team, seat->position));
 	uint64_t number = pp_loop_team_post(seat->team, seat->position, part);
 	move_team(endpoint, group);
 	return number;
@@ -266,34 +271,73 @@ static void poll(void *context)
 	move_team(endpoint, loop->program->group_count);
 }
 
+static enum pp_progress pending(const struct pp_endpoint *endpoint)
+{
+	return atomic_load(&endpoint->loop->failed) ? PP_FAILED : PP_PENDING;
+}
+
+static struct queue *own_queue(const struct pp_endpoint *endpoint, uint32_t index)
+{
+	struct channel *channel = &endpoint->channels[index];
+	bool sender = endpoint->loop->program->channels[index].source == endpoint->coord.pp;
+	return sender ? &channel->send : &channel->recv;
+}
+
+/* Has this number of a channel been moved? */
+static enum pp_progress look(struct pp_endpoint *endpoint, const struct channel *channel, uint64_t number)
+{
+	if (atomic_load_explicit(&channel->done, memory_order_acquire) > number)
+		return PP_DONE;
+	poll(endpoint);
+	return atomic_load_explicit(&channel->done, memory_order_acquire) > number ? PP_DONE : pending(endpoint);
+}
+
+static enum pp_progress look_at_coll(struct pp_endpoint *endpoint, const struct pp_pending_coll *coll)
+{
+	const struct pp_loop_team *team = endpoint->seats[coll->line].team;
+	if (pp_loop_team_is_done(team, coll->number))
+		return PP_DONE;
+	poll(endpoint);
+	return pp_loop_team_is_done(team, coll->number) ? PP_DONE : pending(endpoint);
+}
+
 static enum pp_progress test(struct pp_endpoint *endpoint, uint32_t index, uint32_t seq)
 {
-	struct pp_loop *loop = endpoint->loop;
-	struct channel *channel = &endpoint->channels[index];
-	bool sender = loop->program->channels[index].source == endpoint->coord.pp;
-	uint64_t number = (sender ? channel->send.base : channel->recv.base) + seq;
-	if (atomic_load_explicit(&channel->done, memory_order_acquire) > number)
-		return follow(endpoint, channel->lane, number);
-	poll(endpoint);
-	if (atomic_load_explicit(&channel->done, memory_order_acquire) > number)
-		return follow(endpoint, channel->lane, number);
-	return atomic_load(&loop->failed) ? PP_FAILED : PP_PENDING;
+	const struct channel *channel = &endpoint->channels[index];
+	uint64_t number = own_queue(endpoint, index)->base + seq;
+	enum pp_progress progress = look(endpoint, channel, number);
+	return progress == PP_DONE ? follow(endpoint, channel->lane, number) : progress;
 }
 
 static enum pp_progress test_coll(struct pp_endpoint *endpoint, uint32_t id)
 {
 	const struct pp_pending_coll *coll = pp_pending_colls_find(&endpoint->colls, id);
-	if (!coll)
-		return PP_DONE;
-	const struct pp_loop_team *team = endpoint->seats[coll->line].team;
-	if (!pp_loop_team_is_done(team, coll->number)) {
-		poll(endpoint);
-		if (!pp_loop_team_is_done(team, coll->number))
-			return atomic_load(&endpoint->loop->failed) ? PP_FAILED : PP_PENDING;
-	}
-	enum pp_progress progress = follow(endpoint, team->lane, coll->number);
+	enum pp_progress progress = coll ? look_at_coll(endpoint, coll) : PP_DONE;
+	if (!coll || progress != PP_DONE)
+		return progress;
+	progress = follow(endpoint, endpoint->seats[coll->line].team->lane, coll->number);
 	pp_pending_colls_take(&endpoint->colls, coll);
 	return progress;
+}
+
+static enum pp_progress probe(struct pp_endpoint *endpoint, const struct pp_instr *instr)
+{
+	if (instr->op != PP_OP_COLL)
+		return look(endpoint, &endpoint->channels[instr->a[0]], own_queue(endpoint, instr->a[0])->base + instr->a[1]);
+	const struct pp_pending_coll *coll = pp_pending_colls_find(&endpoint->colls, instr->a[0]);
+	return coll ? look_at_coll(endpoint, coll) : PP_DONE;
+}
+
+static void mark(struct pp_endpoint *endpoint, const struct pp_instr *instr)
+{
+	if (instr->op == PP_OP_COLL) {
+		struct seat *seat = &endpoint->seats[instr->a[1]];
+		mark_to(endpoint, seat->team->lane, seat->position, &seat->marked, seat->marked);
+		return;
+	}
+	struct channel *channel = &endpoint->channels[instr->a[0]];
+	struct queue *queue = own_queue(endpoint, instr->a[0]);
+	mark_to(endpoint, channel->lane, queue == &channel->send ? SENDER : RECEIVER, &queue->marked, queue->marked);
 }
 
 static enum pp_progress test_body(struct pp_endpoint *endpoint, uint32_t ticket)
@@ -548,6 +592,8 @@ const struct pp_transport_ops pp_transport_loop_ordered = {
     .test = test,
     .test_coll = test_coll,
     .test_body = test_body,
+    .mark = mark,
+    .probe = probe,
     .poll = poll,
     .exchange = exchange,
     .test_exchange = test_exchange,

@@ -263,6 +263,12 @@ static void enter_direct(void *context, uint32_t rank, struct pp_test_seat *seat
 	enter_link(world, rank, seat, &pp_link_staged, &world->aware, PP_LAYOUT_CHANNEL);
 }
 
+struct pp_device *pp_test_gpu_device(const struct pp_test_seat *seat)
+{
+	const struct world *world = seat->world;
+	return world->gpus[seat->rank]->device;
+}
+
 static void leave(struct pp_test_seat *seat)
 {
 	struct world *world = seat->world;

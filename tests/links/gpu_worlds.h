@@ -9,6 +9,9 @@ extern const struct pp_test_world pp_test_world_cuda, pp_test_world_staged_loop,
 /* Messages without a copy, as over a CUDA-aware MPI. */
 extern const struct pp_test_world pp_test_world_direct;
 
+/* Of a seat in one of these worlds. */
+struct pp_device *pp_test_gpu_device(const struct pp_test_seat *seat);
+
 #ifdef PP_HAVE_NCCL
 extern const struct pp_test_world pp_test_world_nccl;
 /* With the queues of a layout, for a program that is proven for them. */

@@ -1,5 +1,5 @@
-/* --check-identity over NCCL: at the next exchange all ranks know that the ends of a channel, or the members of a group,
- * have posted different things, even of the same size. */
+/* --check-identity over NCCL: at the next exchange all ranks know that the ends of a channel, or the members of a
+ * group, have posted different things, even of the same size. */
 #include "gpu_worlds.h"
 
 #include "support/sample_program.h"
@@ -88,8 +88,9 @@ static void other_messages_are_found(void **state)
 	struct trial trial = {.program = *state, .checked = true};
 	try(&trial);
 	trial.other_message = true;
-	trial.expected = "message identity differs: on c2 (rank 1 to rank 2), rank 1 and rank 2 have not posted the same; find "
-	                 "the message with --check-identity --staged";
+	trial.expected =
+	    "message identity differs: on c2 (rank 1 to rank 2), rank 1 and rank 2 have not posted the same; find "
+	    "the message with --check-identity --staged";
 	try(&trial);
 	trial.checked = false;
 	trial.expected = NULL;

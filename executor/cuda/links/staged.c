@@ -114,16 +114,23 @@ static void poll(void *context)
 	endpoint->below.ops->poll(endpoint->below.endpoint);
 }
 
-/* Is post `number` over? Then the device is told so. */
-static enum pp_progress test_line(struct pp_endpoint *endpoint, const struct pp_staged_line *line, uint64_t number)
+/* Is post `number` over? */
+static enum pp_progress look(struct pp_endpoint *endpoint, const struct pp_staged_line *line, uint64_t number)
 {
-	struct pp_status status;
 	if (line->done <= number)
 		poll(endpoint);
 	if (endpoint->failed)
 		return PP_FAILED;
-	if (line->done <= number)
-		return PP_PENDING;
+	return line->done <= number ? PP_PENDING : PP_DONE;
+}
+
+/* The same, and then the device is told so. */
+static enum pp_progress test_line(struct pp_endpoint *endpoint, const struct pp_staged_line *line, uint64_t number)
+{
+	struct pp_status status;
+	enum pp_progress progress = look(endpoint, line, number);
+	if (progress != PP_DONE)
+		return progress;
 	return note(endpoint, pp_staged_line_follow(line, endpoint->cuda, number, &status), &status) ? PP_DONE : PP_FAILED;
 }
 
@@ -149,6 +156,23 @@ static enum pp_progress test_body(struct pp_endpoint *endpoint, uint32_t ticket)
 	const struct pp_staged_line *line = body_line(endpoint);
 	uint32_t behind = (uint32_t)line->posted - ticket; /* far fewer than 2^31 are outstanding */
 	return test_line(endpoint, line, line->posted - behind);
+}
+
+static enum pp_progress probe(struct pp_endpoint *endpoint, const struct pp_instr *instr)
+{
+	const struct pp_staged_line *line = &endpoint->lines[instr->a[0]];
+	if (instr->op != PP_OP_COLL)
+		return look(endpoint, line, line->base + instr->a[1]);
+	const struct pp_pending_coll *coll = pp_pending_colls_find(&endpoint->colls, instr->a[0]);
+	return coll ? look(endpoint, group_line(endpoint, coll->line), coll->number) : PP_DONE;
+}
+
+static void mark(struct pp_endpoint *endpoint, const struct pp_instr *instr)
+{
+	struct pp_status status;
+	struct pp_staged_line *line =
+	    instr->op == PP_OP_COLL ? group_line(endpoint, instr->a[1]) : &endpoint->lines[instr->a[0]];
+	note(endpoint, pp_staged_line_mark(line, endpoint->cuda, &status), &status);
 }
 
 static bool broken(struct pp_endpoint *endpoint)
@@ -294,6 +318,8 @@ static const struct pp_transport_ops staged_ops = {
     .test = test,
     .test_coll = test_coll,
     .test_body = test_body,
+    .mark = mark,
+    .probe = probe,
     .poll = poll,
     .exchange = exchange,
     .test_exchange = test_exchange,

@@ -79,12 +79,17 @@ static uint64_t taken_bytes(const struct pp_staged_line *line, const struct pp_p
 	return of_all ? bytes * line->members : bytes;
 }
 
+bool pp_staged_line_mark(struct pp_staged_line *line, const struct pp_cuda *cuda, struct pp_status *status)
+{
+	return pp_cuda_ok(cudaEventRecord(event_of(line, line->marked++, POSTED), cuda->compute), "marking a post", status);
+}
+
 bool pp_staged_line_post(struct pp_staged_line *line, const struct pp_cuda *cuda, const struct pp_staged_post *post,
                          uint64_t *number, struct pp_status *status)
 {
 	*number = line->posted++;
 	line->posts[*number % line->capacity] = *post;
-	return pp_cuda_ok(cudaEventRecord(event_of(line, *number, POSTED), cuda->compute), "marking a post", status);
+	return line->marked > *number || pp_staged_line_mark(line, cuda, status);
 }
 
 static bool copy(const struct pp_staged_line *line, void *to, const void *from, uint64_t bytes,

@@ -27,6 +27,7 @@ struct pp_staged_line {
 	struct pp_staged_post *posts;
 	uint32_t capacity;
 	uint64_t posted, base, started, issued, done; /* base: posts before the present step */
+	uint64_t marked;                              /* of them the compute stream's place is known: at least `posted` */
 };
 
 /* Where posts of a line go. */
@@ -40,7 +41,10 @@ bool pp_staged_line_open(struct pp_staged_line *line, uint32_t posts, uint64_t i
                          struct pp_status *status);
 void pp_staged_line_close(struct pp_staged_line *line);
 
-/* A post behind all that the compute stream has been given. Returns its number. */
+/* The first post that is not marked, perhaps still to come, is behind all that the compute stream has been given. */
+bool pp_staged_line_mark(struct pp_staged_line *line, const struct pp_cuda *cuda, struct pp_status *status);
+
+/* A post behind its mark, else behind all that the compute stream has been given. Returns its number. */
 bool pp_staged_line_post(struct pp_staged_line *line, const struct pp_cuda *cuda, const struct pp_staged_post *post,
                          uint64_t *number, struct pp_status *status);
 
