@@ -177,7 +177,9 @@ struct pp_wait pp_scene_wait(const struct pp_scene *scene, uint32_t rank)
 	const struct pp_instr *instr = pp_scene_instr(scene, rank);
 	if (!instr)
 		return wait;
-	if (is_compute(instr) && account->place.waited) {
+	/* One that has nobody to exchange with does not get on with its work, though its host waits for its device. */
+	bool exchanges = pp_grid_extent(scene->program, PP_AXIS_TP) > 1;
+	if (is_compute(instr) && account->place.waited && exchanges) {
 		wait.instr = instr;
 		wait_in_body(scene, rank, &wait);
 	} else if (account->place.waited && (instr->op == PP_OP_WAIT || instr->op == PP_OP_WAITC)) {
