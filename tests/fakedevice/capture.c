@@ -22,6 +22,10 @@ struct pp_fake_capture {
 	bool going, valid;
 	struct link *links;
 	uint32_t link_count;
+	bool ordered; /* there is an operation in the order of launches, the last one at: */
+	uint32_t in_turn;
+	bool overlaps; /* the next operation comes after the start of node `behind` */
+	uint32_t behind;
 };
 
 static struct pp_fake_capture *captures; /* all that there ever were: records point at them */
@@ -117,8 +121,26 @@ cudaError_t pp_fake_capture_add(struct CUstream_st *stream, struct pp_fake_opera
 	if (operation->chain)
 		chain_node(stream, operation->chain);
 	uint32_t node = pp_fake_graph_add(capture->graph, operation, stream->capture_after, stream->capture_after_count);
+	capture->graph->nodes[node].overlaps = capture->overlaps;
+	capture->graph->nodes[node].behind = capture->behind;
+	capture->overlaps = false;
 	set_after(stream, node);
 	return cudaSuccess;
+}
+
+void pp_fake_capture_order(struct CUstream_st *stream)
+{
+	enum { STARTS_ARE_TOLD = 12090 }; /* NCCL 2.28, enqueue.cc, getImplicitOrder */
+	struct pp_fake_capture *capture = stream->capture;
+	bool overlaps = pp_fake_settings()->driver >= STARTS_ARE_TOLD;
+	if (!capture->valid)
+		return;
+	if (capture->ordered && !overlaps)
+		add_after(stream, capture->in_turn);
+	capture->overlaps = capture->ordered && overlaps;
+	capture->behind = capture->in_turn;
+	capture->ordered = true;
+	capture->in_turn = capture->graph->count;
 }
 
 cudaError_t pp_fake_capture_record(struct CUstream_st *stream, struct pp_fake_record *record)

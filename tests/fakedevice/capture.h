@@ -15,6 +15,9 @@ cudaError_t pp_fake_capture_forbids_stream(struct CUstream_st *stream, const cha
 
 /* An operation of a stream that is being captured becomes a node; takes the operation. */
 cudaError_t pp_fake_capture_add(struct CUstream_st *stream, struct pp_fake_operation *operation);
+/* The next operation of the stream comes after the last one of the capture of which this was said: after its start, or
+ * with drivers older than 12.9 its end. */
+void pp_fake_capture_order(struct CUstream_st *stream);
 /* cudaEventRecord on, and cudaStreamWaitEvent by or for, a stream that is being captured. */
 cudaError_t pp_fake_capture_record(struct CUstream_st *stream, struct pp_fake_record *record);
 cudaError_t pp_fake_capture_wait(struct CUstream_st *stream, struct pp_fake_record *record);

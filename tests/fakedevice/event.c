@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 struct CUevent_st {
+	uint32_t references; /* the handle's, and those of graphs */
 	int device;
 	unsigned int flags;
 	struct pp_fake_record *last;
@@ -18,6 +19,7 @@ static cudaError_t make_event(struct pp_fake_host *host, cudaEvent_t *made, unsi
 {
 	pp_fake_frozen("an event was made");
 	struct CUevent_st *event = pp_fake_new(sizeof *event);
+	event->references = 1;
 	event->device = host->device;
 	event->flags = flags;
 	*made = event;
@@ -36,13 +38,20 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *made, unsigned int flags)
 	return pp_fake_leave(host, make_event(host, made, flags));
 }
 
+static void drop_event(struct CUevent_st *event)
+{
+	if (--event->references > 0)
+		return;
+	pp_fake_record_drop(event->last);
+	free(event);
+}
+
 cudaError_t cudaEventDestroy(cudaEvent_t event)
 {
 	struct pp_fake_host *host = pp_fake_enter("cudaEventDestroy");
 	if (!event)
 		return pp_fake_leave(host, cudaErrorInvalidResourceHandle);
-	pp_fake_record_drop(event->last);
-	free(event);
+	drop_event(event);
 	return pp_fake_leave(host, cudaSuccess);
 }
 
@@ -100,10 +109,56 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle)
 	return pp_fake_leave(host, record(host, event, stream));
 }
 
+/* A node of a graph that records an event for whoever asks from outside, in each launch. */
+struct external_operation {
+	struct pp_fake_operation base;
+	struct CUevent_st *event;
+};
+
+/* What it tells is the time alone: nobody is ordered by it. */
+static enum pp_fake_outcome step_external(struct pp_fake_operation *operation)
+{
+	struct CUevent_st *event = ((struct external_operation *)operation)->event;
+	pp_fake_lock();
+	struct pp_fake_record *record = pp_fake_record_make();
+	record->done = true;
+	record->time = pp_fake_now();
+	record->where = "a graph";
+	pp_fake_record_drop(event->last);
+	event->last = record;
+	pp_fake_unlock();
+	return PP_FAKE_FINISHED;
+}
+
+static void release_external(struct pp_fake_operation *operation)
+{
+	drop_event(((struct external_operation *)operation)->event);
+	free(operation);
+}
+
+static const struct pp_fake_operation_kind external_kind = {.step = step_external, .release = release_external};
+
+static cudaError_t record_external(struct pp_fake_host *host, struct CUevent_st *event, struct CUstream_st *stream)
+{
+	if (!stream->capture) {
+		pp_fake_fault("cudaEventRecordExternal on %s, which is not being captured", stream->where);
+		return cudaErrorInvalidValue;
+	}
+	struct external_operation *operation =
+	    pp_fake_operation_make(&external_kind, sizeof *operation, "cudaEventRecordExternal");
+	operation->event = event;
+	event->references++;
+	return pp_fake_submit(host, stream, &operation->base);
+}
+
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t handle, unsigned int flags)
 {
-	(void)flags;
-	return cudaEventRecord(event, handle);
+	if (flags != cudaEventRecordExternal)
+		return cudaEventRecord(event, handle);
+	struct pp_fake_host *host = pp_fake_enter("cudaEventRecordWithFlags");
+	struct CUstream_st *stream = pp_fake_stream(handle, "cudaEventRecordWithFlags");
+	bool good = stream && event;
+	return pp_fake_leave(host, good ? record_external(host, event, stream) : cudaErrorInvalidResourceHandle);
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned int flags)

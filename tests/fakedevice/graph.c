@@ -185,7 +185,7 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t 
 
 static bool may_run(const struct CUgraph_st *graph, const struct pp_fake_node *node)
 {
-	if (node->done)
+	if (node->done || (node->overlaps && !graph->nodes[node->behind].begun))
 		return false;
 	for (uint32_t i = 0; i < node->after_count; i++)
 		if (!graph->nodes[node->after[i]].done)
@@ -197,11 +197,22 @@ static void start_launch(struct CUgraph_st *graph)
 {
 	for (uint32_t i = 0; i < graph->count; i++) {
 		struct pp_fake_operation *operation = graph->nodes[i].operation;
-		graph->nodes[i].done = false;
+		graph->nodes[i].begun = graph->nodes[i].done = false;
 		if (operation->kind->restart)
 			operation->kind->restart(operation);
 	}
 	graph->started = true;
+}
+
+/* With jitter, by dice. */
+static uint32_t first_to_look_at(const struct CUgraph_st *graph)
+{
+	if (!pp_fake_settings()->jitter || graph->count == 0)
+		return 0;
+	pp_fake_lock();
+	uint32_t first = (uint32_t)(pp_fake_random() % graph->count);
+	pp_fake_unlock();
+	return first;
 }
 
 /* Steps every node that may run once. */
@@ -211,14 +222,17 @@ static enum pp_fake_outcome step_graph(struct pp_fake_operation *operation)
 	if (!graph->started)
 		start_launch(graph);
 	bool moved = false, finished = true;
+	uint32_t first = first_to_look_at(graph);
 	for (uint32_t i = 0; i < graph->count; i++) {
-		struct pp_fake_node *node = &graph->nodes[i];
+		struct pp_fake_node *node = &graph->nodes[(first + i) % graph->count];
 		if (!may_run(graph, node)) {
 			finished &= node->done;
 			continue;
 		}
 		const struct pp_fake_operation_kind *kind = node->operation->kind;
 		enum pp_fake_outcome outcome = kind->step ? kind->step(node->operation) : PP_FAKE_FINISHED;
+		moved |= !node->begun && outcome > PP_FAKE_REFUSED; /* others may be in its turn */
+		node->begun |= outcome > PP_FAKE_REFUSED;
 		node->done = outcome == PP_FAKE_FINISHED;
 		finished &= node->done;
 		moved |= outcome >= PP_FAKE_MOVED;

@@ -8,7 +8,9 @@ struct pp_fake_node {
 	struct pp_fake_operation *operation;
 	uint32_t *after; /* earlier nodes that come first */
 	uint32_t after_count;
-	bool done; /* in the present launch */
+	bool overlaps; /* it also comes after the start of the earlier node: */
+	uint32_t behind;
+	bool begun, done; /* in the present launch */
 };
 
 struct CUgraph_st {

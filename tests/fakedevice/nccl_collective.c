@@ -13,7 +13,8 @@ static struct pp_fake_post post_of(const struct pp_fake_task *task)
 	                             .type = (int32_t)task->type,
 	                             .kind = (int32_t)task->kind,
 	                             .operation = (int32_t)task->reduction,
-	                             .root = (int32_t)task->peer};
+	                             .root = (int32_t)task->peer,
+	                             .captured = task->captured};
 }
 
 static void disagree(const struct ncclComm *communicator, uint32_t other)
@@ -23,12 +24,13 @@ static void disagree(const struct ncclComm *communicator, uint32_t other)
 	pp_fake_lock();
 	pp_fake_die(
 	    "members of a collective disagree on communicator %s: rank %u posts %s #%llu of %llu %s (operation %d, root "
-	    "%d), rank %u posts %s #%llu of %llu %s (operation %d, root %d)",
+	    "%d), rank %u posts %s #%llu of %llu %s (operation %d, root %d)%s",
 	    communicator->label, communicator->rank, pp_fake_task_names[mine->kind],
 	    (unsigned long long)members[communicator->rank].share.sequence, (unsigned long long)mine->count,
 	    pp_fake_nccl_type(mine->type), mine->operation, mine->root, other, pp_fake_task_names[theirs->kind],
 	    (unsigned long long)members[other].share.sequence, (unsigned long long)theirs->count,
-	    pp_fake_nccl_type(theirs->type), theirs->operation, theirs->root);
+	    pp_fake_nccl_type(theirs->type), theirs->operation, theirs->root,
+	    pp_fake_captures_text(mine->captured, theirs->captured));
 }
 
 /* Elements that a member has to publish. */
@@ -161,7 +163,7 @@ static void compare(const struct ncclComm *communicator)
 	for (uint32_t i = 0; i < communicator->ranks; i++) {
 		const struct pp_fake_post *a = &mine->post, *b = &members[i].share.post;
 		if (a->count != b->count || a->type != b->type || a->kind != b->kind || a->operation != b->operation ||
-		    a->root != b->root || mine->sequence != members[i].share.sequence)
+		    a->root != b->root || a->captured != b->captured || mine->sequence != members[i].share.sequence)
 			disagree(communicator, i);
 	}
 }

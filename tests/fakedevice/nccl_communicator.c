@@ -2,6 +2,7 @@
  * (config.blocking = 0) are made by a thread of their own while ncclCommGetAsyncError says ncclInProgress. */
 #include "nccl_communicator.h"
 #include "board.h"
+#include "capture.h"
 #include "fake.h"
 #include "memory.h"
 #include "runtime.h"
@@ -28,6 +29,13 @@ const char *pp_fake_nccl_type(int32_t type)
 	    [ncclInt64] = "i64",   [ncclUint64] = "u64",   [ncclFloat16] = "f16", [ncclFloat32] = "f32",
 	    [ncclFloat64] = "f64", [ncclBfloat16] = "bf16"};
 	return type >= 0 && type < ncclNumTypes && names[type] ? names[type] : "of no type";
+}
+
+const char *pp_fake_captures_text(uint32_t one, uint32_t other)
+{
+	if (one == other)
+		return "";
+	return one && other ? ": graphs that were not captured together" : ": one is in a graph, the other is not";
 }
 
 ncclResult_t ncclGetVersion(int *version)
@@ -191,6 +199,10 @@ static ncclResult_t make_new(ncclComm_t *made, int ranks, const ncclUniqueId *id
 		return ncclInvalidArgument;
 	struct pp_fake_host *host = pp_fake_enter("ncclCommInitRank");
 	pp_fake_frozen("a communicator was made");
+	if (pp_fake_capture_forbids(host, "ncclCommInitRank") != cudaSuccess) {
+		pp_fake_unlock();
+		return ncclUnhandledCudaError;
+	}
 	struct ncclComm *communicator = make(host, (uint32_t)ranks, (uint32_t)rank, id->internal, "world", config);
 	ncclResult_t result = start(host, communicator);
 	if (result == ncclSuccess || result == ncclInProgress)
@@ -263,7 +275,8 @@ ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t *ma
 		return ncclInvalidArgument;
 	struct pp_fake_host *host = pp_fake_enter("ncclCommSplit");
 	pp_fake_frozen("a communicator was split");
-	ncclResult_t result = split(host, parent, color, key, made, config);
+	bool forbidden = pp_fake_capture_forbids(host, "ncclCommSplit") != cudaSuccess;
+	ncclResult_t result = forbidden ? ncclUnhandledCudaError : split(host, parent, color, key, made, config);
 	pp_fake_unlock();
 	return result;
 }
@@ -292,14 +305,17 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t *state)
 	return ncclSuccess;
 }
 
-/* Until the last operation has run. */
+/* Until the last operation has run, and every graph that holds one is gone (NCCL 2.28, init.cc, commDestroySync). */
 static void drain(struct pp_fake_host *host, struct ncclComm *communicator, const char *call)
 {
 	struct pp_fake_record *last = pp_fake_record_keep(communicator->last);
-	if (!last)
-		return;
 	pp_fake_host_blocked(host, "%s of communicator %s, rank %u", call, communicator->label, communicator->rank);
-	while (!last->done)
+	while (last && !last->done)
+		pp_fake_wait(0);
+	if (communicator->in_graphs > 0)
+		pp_fake_host_blocked(host, "%s of communicator %s, rank %u, for graphs that hold its operations", call,
+		                     communicator->label, communicator->rank);
+	while (communicator->in_graphs > 0)
 		pp_fake_wait(0);
 	pp_fake_host_freed(host);
 	pp_fake_record_drop(last);
@@ -331,16 +347,23 @@ ncclResult_t ncclCommDestroy(ncclComm_t communicator)
 	return ncclSuccess;
 }
 
+void pp_fake_nccl_reclaim(struct pp_fake_host *host, struct ncclComm *communicator)
+{
+	while (atomic_load(&communicator->state) == ncclInProgress) /* it is still being made */
+		pp_fake_host_pause();
+	drain(host, communicator, "ncclCommAbort");
+	forget(communicator);
+}
+
 /* Operations of this rank end where they are; other ranks learn nothing of it. */
 ncclResult_t ncclCommAbort(ncclComm_t communicator)
 {
 	struct pp_fake_host *host = pp_fake_enter("ncclCommAbort");
 	check_memory(communicator);
 	atomic_store(&communicator->aborted, true);
-	while (atomic_load(&communicator->state) == ncclInProgress) /* it is still being made */
-		pp_fake_host_pause();
-	drain(host, communicator, "ncclCommAbort");
-	forget(communicator);
+	pp_fake_progressed();
+	if (!pp_fake_nccl_abort_later(communicator))
+		pp_fake_nccl_reclaim(host, communicator);
 	pp_fake_unlock();
 	return ncclSuccess;
 }

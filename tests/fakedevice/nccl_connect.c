@@ -81,18 +81,30 @@ static bool same(const struct pp_fake_post *a, const struct pp_fake_post *b)
 }
 
 /* Which algorithm a collective runs by depends on all of this, and a new one connects anew. */
-static bool first_use(struct ncclComm *communicator, const struct pp_fake_task *task)
+static struct pp_fake_post use_of(const struct pp_fake_task *task)
 {
-	struct pp_fake_post post = {.count = task->count,
-	                            .type = (int32_t)task->type,
-	                            .kind = (int32_t)task->kind,
-	                            .operation = (int32_t)task->reduction};
+	return (struct pp_fake_post){.count = task->count,
+	                             .type = (int32_t)task->type,
+	                             .kind = (int32_t)task->kind,
+	                             .operation = (int32_t)task->reduction};
+}
+
+bool pp_fake_nccl_is_known(const struct ncclComm *communicator, const struct pp_fake_task *task)
+{
+	struct pp_fake_post post = use_of(task);
 	for (uint32_t i = 0; i < communicator->known_count; i++)
 		if (same(&communicator->known[i].post, &post))
-			return false;
+			return true;
+	return false;
+}
+
+static bool first_use(struct ncclComm *communicator, const struct pp_fake_task *task)
+{
+	if (pp_fake_nccl_is_known(communicator, task))
+		return false;
 	communicator->known =
 	    pp_fake_grow(communicator->known, (communicator->known_count + 1) * sizeof *communicator->known);
-	communicator->known[communicator->known_count++].post = post;
+	communicator->known[communicator->known_count++].post = use_of(task);
 	return true;
 }
 

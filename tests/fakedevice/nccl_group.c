@@ -25,6 +25,8 @@ struct part {
 static _Thread_local struct {
 	uint32_t depth, count;
 	struct part parts[GROUPS_MOST];
+	struct ncclComm *aborted[GROUPS_MOST];
+	uint32_t aborted_count;
 	ncclResult_t error;
 } group;
 
@@ -113,6 +115,8 @@ static void describe_operation(const struct pp_fake_operation *base, char *text,
 static void release_operation(struct pp_fake_operation *base)
 {
 	struct pp_fake_nccl_operation *operation = (struct pp_fake_nccl_operation *)base;
+	if (operation->captured && --operation->communicator->in_graphs == 0)
+		pp_fake_progressed();
 	free(operation->tasks);
 	free(operation);
 }
@@ -191,6 +195,25 @@ static bool breaks(struct ncclComm *communicator)
 	       made_by(communicator, split) && ++communicator->operations > after;
 }
 
+/* The n-th of its kind and peer that is captured must be so at all its ends: "whether an operation launch is
+ * graph-captured is considered a collective property" (NCCL user guide, "Using NCCL with CUDA graphs"). */
+static void note_capture(struct pp_fake_nccl_operation *operation)
+{
+	struct ncclComm *communicator = operation->communicator;
+	const char *registers = getenv("NCCL_GRAPH_REGISTER");
+	if (!registers || strcmp(registers, "0") != 0)
+		pp_fake_frozen("memory of a captured post was registered (NCCL_GRAPH_REGISTER)");
+	operation->captured = true;
+	communicator->in_graphs++;
+	for (uint32_t i = 0; i < operation->task_count; i++) {
+		struct pp_fake_task *task = &operation->tasks[i];
+		uint32_t *count = task->kind == PP_FAKE_SEND      ? &communicator->captured_sends[task->peer]
+		                  : task->kind == PP_FAKE_RECEIVE ? &communicator->captured_receives[task->peer]
+		                                                  : &communicator->captured_collectives;
+		task->captured = ++*count;
+	}
+}
+
 static ncclResult_t submit(struct pp_fake_host *host, struct part *part)
 {
 	struct CUstream_st *stream = pp_fake_stream(part->streams[0], name_of(part));
@@ -215,6 +238,8 @@ static ncclResult_t submit(struct pp_fake_host *host, struct part *part)
 	if (error == cudaSuccess)
 		error = pp_fake_order_wait(host, stream);
 	if (error == cudaSuccess) {
+		if (stream->capture)
+			note_capture(operation);
 		pp_fake_order_mark(stream, &operation->base);
 		error = pp_fake_submit(host, stream, &operation->base);
 	} else {
@@ -234,17 +259,29 @@ static bool capturing(const struct part *part)
 	return false;
 }
 
+static bool is_connected(const struct ncclComm *communicator, const struct pp_fake_task *task)
+{
+	if (task->kind > PP_FAKE_RECEIVE)
+		return communicator->ranks == 1 || pp_fake_nccl_is_known(communicator, task);
+	const bool *connected = task->kind == PP_FAKE_SEND ? communicator->connected_to : communicator->connected_from;
+	return task->peer == communicator->rank || connected[task->peer];
+}
+
 /* Peers can't be connected while a capture goes on: the first use is outside. */
 static bool all_connected(const struct part *part)
 {
 	const struct ncclComm *communicator = part->communicator;
 	for (uint32_t i = 0; i < part->count; i++) {
 		const struct pp_fake_task *task = &part->tasks[i];
-		const bool *connected = task->kind == PP_FAKE_SEND ? communicator->connected_to : communicator->connected_from;
-		if (task->kind > PP_FAKE_RECEIVE || task->peer == communicator->rank || connected[task->peer])
+		if (is_connected(communicator, task))
 			continue;
-		pp_fake_fault("the first use of rank %u on communicator %s is in a capture: connect before", task->peer,
-		              communicator->label);
+		if (task->kind > PP_FAKE_RECEIVE)
+			pp_fake_fault("the first %s of %llu %s on communicator %s is in a capture: use it once before",
+			              pp_fake_task_names[task->kind], (unsigned long long)task->count,
+			              pp_fake_nccl_type((int32_t)task->type), communicator->label);
+		else
+			pp_fake_fault("the first use of rank %u on communicator %s is in a capture: connect before", task->peer,
+			              communicator->label);
 		return false;
 	}
 	return true;
@@ -261,6 +298,23 @@ static ncclResult_t post_part(struct pp_fake_host *host, struct part *part)
 	return submit(host, part);
 }
 
+bool pp_fake_nccl_abort_later(struct ncclComm *communicator)
+{
+	if (group.depth == 0)
+		return false;
+	if (group.aborted_count == GROUPS_MOST)
+		pp_fake_die("a group that aborts more than %d communicators", GROUPS_MOST);
+	group.aborted[group.aborted_count++] = communicator;
+	return true;
+}
+
+static void reclaim_aborted(struct pp_fake_host *host)
+{
+	for (uint32_t i = 0; i < group.aborted_count; i++)
+		pp_fake_nccl_reclaim(host, group.aborted[i]);
+	group.aborted_count = 0;
+}
+
 static void clear_group(void)
 {
 	for (uint32_t i = 0; i < group.count; i++)
@@ -275,6 +329,7 @@ static ncclResult_t end_group(struct pp_fake_host *host)
 	for (uint32_t i = 0; i < group.count && result == ncclSuccess; i++)
 		result = post_part(host, &group.parts[i]);
 	clear_group();
+	reclaim_aborted(host);
 	return result;
 }
 

@@ -21,6 +21,7 @@ struct pp_fake_post {
 	uint64_t count;
 	int32_t type;                  /* ncclDataType_t */
 	int32_t kind, operation, root; /* of collectives */
+	uint32_t captured;             /* as which one, from 1; 0: it is not */
 };
 
 /* From one rank to another. */

@@ -14,9 +14,10 @@ static void disagree(const struct ncclComm *communicator, const struct pp_fake_t
 	pp_fake_lock();
 	pp_fake_die(
 	    "ends of a transfer disagree on communicator %s: #%llu from rank %u is a send of %llu %s, rank %u receives "
-	    "%llu %s",
+	    "%llu %s%s",
 	    communicator->label, (unsigned long long)task->sequence, sender, (unsigned long long)send->count,
-	    pp_fake_nccl_type(send->type), receiver, (unsigned long long)receive->count, pp_fake_nccl_type(receive->type));
+	    pp_fake_nccl_type(send->type), receiver, (unsigned long long)receive->count, pp_fake_nccl_type(receive->type),
+	    pp_fake_captures_text(send->captured, receive->captured));
 }
 
 /* Are both ends posted? Compares them the first time. */
@@ -29,7 +30,7 @@ static bool meet(const struct ncclComm *communicator, struct pp_fake_task *task,
 		return false;
 	const struct pp_fake_post *send = &pipe->send_posts[task->sequence % PP_FAKE_POST_ROOM];
 	const struct pp_fake_post *receive = &pipe->receive_posts[task->sequence % PP_FAKE_POST_ROOM];
-	if (send->count != receive->count || send->type != receive->type)
+	if (send->count != receive->count || send->type != receive->type || send->captured != receive->captured)
 		disagree(communicator, task, send, receive);
 	task->met = true;
 	return true;
@@ -44,7 +45,7 @@ static bool begin(struct ncclComm *communicator, struct pp_fake_task *task, stru
 		return false;
 	task->begun = true;
 	task->sequence = sequence;
-	struct pp_fake_post post = {.count = task->count, .type = (int32_t)task->type};
+	struct pp_fake_post post = {.count = task->count, .type = (int32_t)task->type, .captured = task->captured};
 	if (sending) {
 		communicator->sends[task->peer] = sequence;
 		pipe->send_posts[sequence % PP_FAKE_POST_ROOM] = post;

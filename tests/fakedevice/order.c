@@ -1,6 +1,7 @@
 /* Order of NCCL operations on a device (order.h). Source: NCCL 2.28, enqueue.cc, "implicit launch order", and its user
  * guide, "Thread safety". */
 #include "order.h"
+#include "capture.h"
 #include "runtime.h"
 
 #include <stdlib.h>
@@ -31,8 +32,12 @@ cudaError_t pp_fake_order_wait(struct pp_fake_host *host, struct CUstream_st *st
 
 void pp_fake_order_mark(struct CUstream_st *stream, struct pp_fake_operation *operation)
 {
-	if (!ordered() || stream->capture)
+	if (!ordered())
 		return;
+	if (stream->capture) {
+		pp_fake_capture_order(stream);
+		return;
+	}
 	struct pp_fake_record *record = pp_fake_record_make();
 	if (pp_fake_settings()->driver >= LAUNCH_COMPLETION_DRIVER)
 		operation->starts = record;

@@ -163,6 +163,46 @@ static void events_of_a_capture(void **state)
 	expect_void("wasn't recorded in the capture");
 }
 
+/* Recorded in each launch, for whoever asks from outside; no capture joins by it. */
+static void events_for_outside(void **state)
+{
+	(void)state;
+	cudaGraph_t graph;
+	cudaGraphExec_t executable;
+	cudaEvent_t first, second;
+	float milliseconds = -1, before = -1;
+	cudaEventCreate(&first);
+	cudaEventCreate(&second);
+	assert_int_equal(cudaEventRecordWithFlags(first, on.stream, cudaEventRecordExternal), cudaErrorInvalidValue);
+	assert_non_null(strstr(pp_fake_report(), "cudaEventRecordExternal on stream"));
+	pp_fake_forgive();
+	small_nap(1, on.stream); /* its first launch is no part of a capture */
+	cudaEventRecord(first, on.stream);
+	begin(cudaStreamCaptureModeThreadLocal);
+	small_nap(2000, on.stream);
+	assert_int_equal(cudaEventRecordWithFlags(second, on.stream, cudaEventRecordExternal), cudaSuccess);
+	assert_int_equal(cudaStreamEndCapture(on.stream, &graph), cudaSuccess);
+	assert_int_equal(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
+	cudaGraphDestroy(graph);
+	assert_int_equal(cudaEventElapsedTime(&milliseconds, first, second), cudaErrorInvalidResourceHandle);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(cudaGraphLaunch(executable, on.stream), cudaSuccess);
+		assert_int_equal(cudaStreamSynchronize(on.stream), cudaSuccess);
+		assert_int_equal(cudaEventElapsedTime(&milliseconds, first, second), cudaSuccess);
+		assert_true(milliseconds >= before + 2);
+		before = milliseconds;
+	}
+	begin(cudaStreamCaptureModeThreadLocal);
+	cudaEventRecordWithFlags(second, on.stream, cudaEventRecordExternal);
+	assert_int_equal(cudaStreamWaitEvent(on.side, second, 0), cudaSuccess);
+	assert_int_equal(cudaStreamEndCapture(on.stream, &graph), cudaSuccess);
+	cudaGraphDestroy(graph);
+	cudaGraphExecDestroy(executable);
+	cudaEventDestroy(first);
+	cudaEventDestroy(second);
+	(void)cudaGetLastError();
+}
+
 static void ends_that_do_not_fit(void **state)
 {
 	(void)state;
@@ -248,6 +288,7 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(first_launches_are_reported, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(other_threads, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(events_of_a_capture, set_up, tear_down),
+	    cmocka_unit_test_setup_teardown(events_for_outside, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(ends_that_do_not_fit, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(captures_do_not_merge, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(races_within_a_graph, set_up, tear_down),
