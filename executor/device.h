@@ -118,6 +118,9 @@ struct pp_device_ops {
 	 * and of its instructions only loads are to be given. `end`: all has been given. NULL: every step is new to it. */
 	bool (*begin)(struct pp_device *device, const struct pp_stream *stream, uint64_t step, double lr);
 	void (*end)(struct pp_device *device);
+	/* Let go of the steps that it knows by heart: they hold posts of links, and come before them at the end of a run,
+	 * however it went. NULL: there are none. */
+	void (*forget)(struct pp_device *device);
 	/* Run a body. `link` may be NULL: no transport (then tp = 1). False: an await failed, the run is lost. */
 	bool (*call)(struct pp_device *device, const struct pp_call *call, const struct pp_body_link *link);
 	/* `load`: host memory to fill for its aux slot; load_end makes it arrive in order. They never block. */

@@ -325,13 +325,15 @@ static bool run_stream(struct pp_interp *interp, const struct pp_stream *stream)
 	return true;
 }
 
-/* A step that the device knows by heart needs its data only. It keeps the losses by itself. */
+/* A step that the device knows by heart needs its data only. It keeps the losses by itself, and has all posts. */
 static bool run_loads(struct pp_interp *interp, const struct pp_stream *stream)
 {
 	for (uint32_t i = 0; i < stream->count; i++) {
 		const struct pp_instr *instr = &stream->items[i];
 		if (instr->op == PP_OP_LOAD && !run_LOAD(interp, instr))
 			return false;
+		if (pp_interp_posts(instr))
+			pp_watch_posted(interp->watch);
 		interp->summed = interp->summed || (instr->op == PP_OP_COLL && instr->a[2] == interp->losses);
 	}
 	return true;

@@ -2,6 +2,7 @@
  *
  * Ensures: a start check that fails is printed once, by one rank, and all ranks end with its exit code; a run that
  * fails is reported by every rank that can, and ends all of them with code 5. */
+#include "graph_choice.h"
 #include "launch_rank.h"
 #include "transport/transport_mpi.h"
 
@@ -55,6 +56,9 @@ static void warn_start(const struct start *start)
 	struct pp_status warning;
 	if (start->process.rank == 0 && !pp_check_cores(start->cards, start->process.ranks, &warning))
 		fprintf(stderr, "%s\n", warning.text);
+	if (!pp_graph_agree(start->cards, start->process.ranks, &start->process.launch->run.device.graph, &warning) &&
+	    start->process.rank == 0)
+		fprintf(stderr, "%s\n", warning.text);
 }
 
 static bool check_start(struct start *start, struct pp_status *status)
@@ -70,6 +74,7 @@ static bool check_start(struct start *start, struct pp_status *status)
 		return false;
 	pp_launch_choose_device(launch, start->loaded.program, false);
 	struct pp_card mine = pp_card_make(&start->loaded, launch->device);
+	mine.graph = pp_graph_wanted(&launch->run);
 	if (!pp_transport_exchange(&pp_transport_mpi, start->process.endpoint, &start->process.watch, "comparing programs",
 	                           &mine, start->cards, sizeof mine, status))
 		return false;

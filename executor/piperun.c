@@ -35,7 +35,9 @@ static const struct pp_option table[] = {
     {"gpus", 0, PP_OPTION_TEXT, "LIST", offsetof(struct arguments, gpus),
      "GPUs to use, as 0,2 (default all): the ranks of a machine get one after the other, over again", 0, 0, 0},
     {"graph", 0, PP_OPTION_CHOICE, "off|body|step", offsetof(struct arguments, graph),
-     "what a GPU starts at once: a kernel, a body (default), or a whole step; results are the same", 0, 0, 0},
+     "what a GPU starts at once: a kernel, a body (default), or a step (one rank, or NCCL on one machine); results are "
+     "the same",
+     0, 0, 0},
     {"transport", 0, PP_OPTION_CHOICE, "auto|loop|mpi|nccl", offsetof(struct arguments, transport),
      "how ranks talk; auto: mpi when started by mpirun, else loop, where ranks are threads, or the memory of --spawn; "
      "and nccl between GPUs where every rank has one (docs/nccl.md)",
@@ -275,6 +277,10 @@ static int run(struct pp_arena *arena, int argc, char **argv)
 	}
 	/* As many streams as can be that go on by themselves: NCCL's each have their own. */
 	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+	/* For a graph NCCL would register what its posts read and write: ranks wait for each other then, and sums may go
+	 * another way than those that are no part of one. */
+	if (values.graph == PP_GRAPH_STEP)
+		setenv("NCCL_GRAPH_REGISTER", "0", 0);
 	const struct pp_device_ops *device = values.device == DEVICE_CPU    ? &pp_device_cpu
 	                                     : values.device == DEVICE_CUDA ? gpu_device(&status)
 	                                                                    : NULL;

@@ -146,7 +146,7 @@ static void print_device(const struct pp_report_link *link, const struct pp_run_
 	static const char *const names[PP_DEVICE_PART_COUNT] = {"context", "beside arena", "kernels", "graphs", "later"};
 	static const char *const formulas[PP_DEVICE_PART_COUNT] = {
 	    "the driver's; measured: with all that others hold", "scratch without a slot, rates", "code, cuBLAS",
-	    "16 KiB per graph + 1 KiB per launch in it", "links, steps as graphs"};
+	    "16 KiB per graph + 1 KiB per launch in it", "links, steps as graphs (as above)"};
 	const struct pp_program *program = link->interp->program;
 	const struct pp_rank *rank = &program->rank[pp_grid_coord(program, world).pp];
 	struct pp_arena *arena = pp_arena_scratch(options->arena);

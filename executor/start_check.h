@@ -33,6 +33,7 @@ struct pp_card {
 	char host[64];
 	char core[16]; /* of BLAS */
 	char device[8];
+	enum pp_graph graph; /* as wanted: graph_choice.h */
 };
 
 struct pp_card pp_card_make(const struct pp_loaded *loaded, const struct pp_device_ops *device);

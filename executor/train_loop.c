@@ -9,6 +9,7 @@
 #include "checkpoint/checkpoint.h"
 #include "device_share.h"
 #include "evaluation.h"
+#include "graph_choice.h"
 #include "metrics.h"
 #include "run_agree.h"
 #include "run_memory.h"
@@ -156,13 +157,9 @@ static bool make_device(struct training *training, struct pp_status *status)
 	if (ops->own_memory && !transport->stream_ordered && pp_grid_world(run->program) > 1)
 		return pp_fail(status, PP_EXIT_USAGE, "transport %s does not reach the memory of device %s", transport->name,
 		               ops->name);
-	if (ops->own_memory && options.graph == PP_GRAPH_STEP && !transport->captures && pp_grid_world(run->program) > 1)
-		return pp_fail(status, PP_EXIT_USAGE,
-		               "--graph=step: messages over transport %s cannot be part of a graph; use --graph=body",
-		               transport->name);
-	if (options.graph == PP_GRAPH_STEP &&
-	    run->options->fault.kind != PP_FAULT_NONE) /* it strikes between instructions */
-		options.graph = PP_GRAPH_BODY;
+	options.graph = pp_graph_wanted(run->options);
+	if (ops->own_memory && !pp_graph_fits(run, options.graph, status))
+		return false;
 	options.guard = run->options->canary ? PP_CANARY_GUARD : 0;
 	options.local = run->local;
 	options.marks = pp_interp_marks(run->program);
@@ -543,6 +540,8 @@ bool pp_run_rank(struct pp_rank_run *run, struct pp_status *status)
 		fail_of_run(status);
 	if (training.report)
 		pp_run_report_close(training.report);
+	if (run->interp.device && run->device_ops->forget)
+		run->device_ops->forget(run->interp.device);
 	pp_run_times_close(training.times);
 	pp_canary_close(training.canary);
 	free(training.losses_seen);

@@ -39,6 +39,8 @@ struct pp_transport_ops {
 	const char *name;    /* "loop", "mpi", "nccl" */
 	bool stream_ordered; /* as above; else addresses are the host's, and PP_DONE says that it has happened */
 	bool captures;       /* posts may become part of a step that the device knows by heart: PP_GRAPH_STEP */
+	/* Of stream-ordered ones that do not: why, for people. */
+	const char *captures_not;
 	/* Once the rank's device is made, before the first post. NULL: host memory, nothing to do. False: *status. */
 	bool (*bind)(struct pp_endpoint *endpoint, struct pp_device *device, struct pp_status *status);
 	/* Of a transport on host memory: may addresses of messages be those of a CUDA device? NULL: no. */

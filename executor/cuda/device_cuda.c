@@ -189,6 +189,7 @@ const struct pp_device_ops pp_device_cuda = {
     .write = pp_cuda_write,
     .begin = pp_cuda_begin,
     .end = pp_cuda_end,
+    .forget = pp_cuda_steps_forget,
     .call = call_body,
     .load_begin = pp_cuda_load_begin,
     .load_end = pp_cuda_load_end,

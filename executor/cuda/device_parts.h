@@ -148,6 +148,9 @@ bool pp_cuda_run_call(struct pp_device *device, const struct pp_call *call, cons
 /* step_cuda.c: the beginning and end of a step, whole steps as graphs. */
 bool pp_cuda_steps_make(struct pp_device *device, struct pp_status *status);
 void pp_cuda_steps_free(struct pp_device *device);
+void pp_cuda_steps_forget(struct pp_device *device); /* no graph is left, also none that is being captured */
+/* Graphs, and what they hold. */
+void pp_cuda_steps_count(const struct pp_device *device, uint64_t *graphs, uint64_t *nodes);
 bool pp_cuda_begin(struct pp_device *device, const struct pp_stream *stream, uint64_t step, double lr);
 void pp_cuda_end(struct pp_device *device);
 void pp_cuda_step_over(struct pp_device *device); /* it has settled */

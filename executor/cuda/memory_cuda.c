@@ -164,8 +164,9 @@ void pp_cuda_holding(struct pp_device *device, struct pp_device_holding *holding
 	const uint64_t kibibyte = 1 << 10, mebibyte = 1 << 20;
 	const struct pp_cuda_memory *memory = &device->memory;
 	size_t free_now = 0, all = 0;
-	uint64_t graphs, launches;
+	uint64_t graphs, launches, steps, nodes;
 	pp_cuda_bodies_count(device, &graphs, &launches);
+	pp_cuda_steps_count(device, &steps, &nodes);
 	if (cudaMemGetInfo(&free_now, &all) != cudaSuccess)
 		free_now = all = 0;
 	*holding = (struct pp_device_holding){
@@ -175,7 +176,8 @@ void pp_cuda_holding(struct pp_device *device, struct pp_device_holding *holding
 	    .predicted = {[PP_DEVICE_CONTEXT] = PP_GPU_CONTEXT_MIB * mebibyte,
 	                  [PP_DEVICE_BESIDE] = memory->beside,
 	                  [PP_DEVICE_KERNELS] = PP_GPU_KERNELS_MIB * mebibyte,
-	                  [PP_DEVICE_GRAPHS] = (graphs * PP_GPU_GRAPH_KIB + launches * PP_GPU_LAUNCH_KIB) * kibibyte},
+	                  [PP_DEVICE_GRAPHS] = (graphs * PP_GPU_GRAPH_KIB + launches * PP_GPU_LAUNCH_KIB) * kibibyte,
+	                  [PP_DEVICE_LATER] = (steps * PP_GPU_GRAPH_KIB + nodes * PP_GPU_LAUNCH_KIB) * kibibyte},
 	    .measured = {[PP_DEVICE_CONTEXT] = growth(all, memory->free_first),
 	                 [PP_DEVICE_BESIDE] = memory->beside,
 	                 [PP_DEVICE_KERNELS] = growth(growth(memory->free_first, memory->bytes), memory->free_kernels),

@@ -8,6 +8,7 @@ struct known {
 	const struct pp_stream *stream;
 	uint64_t runs;
 	cudaGraphExec_t graph; /* NULL: not captured yet */
+	uint64_t nodes;        /* in it */
 };
 
 struct pp_cuda_steps {
@@ -38,16 +39,46 @@ bool pp_cuda_steps_make(struct pp_device *device, struct pp_status *status)
 	return ok;
 }
 
-void pp_cuda_steps_free(struct pp_device *device)
+/* A step that failed on its way may have left a capture open. */
+static void abandon_capture(struct pp_device *device)
+{
+	cudaGraph_t graph = NULL;
+	if (!device->capturing)
+		return;
+	device->capturing = false;
+	cudaStreamEndCapture(device->cuda.compute, &graph);
+	if (graph)
+		cudaGraphDestroy(graph);
+}
+
+void pp_cuda_steps_forget(struct pp_device *device)
 {
 	struct pp_cuda_steps *steps = device->steps;
-	if (!steps)
-		return;
-	for (uint32_t i = 0; i < steps->count; i++)
+	abandon_capture(device);
+	for (uint32_t i = 0; steps && i < steps->count; i++) {
 		if (steps->items[i].graph)
-			cudaGraphExecDestroy(steps->items[i].graph);
-	free(steps->items);
-	free(steps);
+			cudaGraphExecDestroy(steps->items[i].graph); /* one that runs goes when it has run */
+		steps->items[i].graph = NULL;
+	}
+}
+
+void pp_cuda_steps_free(struct pp_device *device)
+{
+	pp_cuda_steps_forget(device);
+	if (device->steps)
+		free(device->steps->items);
+	free(device->steps);
+	device->steps = NULL;
+}
+
+void pp_cuda_steps_count(const struct pp_device *device, uint64_t *graphs, uint64_t *nodes)
+{
+	const struct pp_cuda_steps *steps = device->steps;
+	*graphs = *nodes = 0;
+	for (uint32_t i = 0; steps && i < steps->count; i++) {
+		*graphs += steps->items[i].graph != NULL;
+		*nodes += steps->items[i].nodes;
+	}
 }
 
 bool pp_cuda_replays(const struct pp_device *device)
@@ -83,6 +114,14 @@ bool pp_cuda_begin(struct pp_device *device, const struct pp_stream *stream, uin
 	return false;
 }
 
+static void make_graph(struct pp_device *device, struct known *step, cudaGraph_t graph)
+{
+	size_t nodes = 0;
+	pp_cuda_note(device, cudaGraphGetNodes(graph, NULL, &nodes), "counting what a step holds");
+	pp_cuda_note(device, cudaGraphInstantiate(&step->graph, graph, 0), "making a graph of a step");
+	step->nodes = nodes;
+}
+
 static void end_capture(struct pp_device *device)
 {
 	cudaGraph_t graph = NULL;
@@ -90,7 +129,7 @@ static void end_capture(struct pp_device *device)
 	cudaError_t error = cudaStreamEndCapture(device->cuda.compute, &graph);
 	pp_cuda_note(device, error, "capturing a step");
 	if (error == cudaSuccess)
-		pp_cuda_note(device, cudaGraphInstantiate(&device->steps->now->graph, graph, 0), "making a graph of a step");
+		make_graph(device, device->steps->now, graph);
 	if (graph)
 		cudaGraphDestroy(graph);
 }

@@ -278,6 +278,7 @@ const struct pp_transport_ops pp_transport_queued = {
 const struct pp_transport_ops pp_transport_queued_ordered = {
     .name = "queued",
     .stream_ordered = true,
+    .captures_not = "the host keeps their queues",
     .bind = bind,
     .broken = broken,
     .post_send = post_send,

@@ -583,6 +583,7 @@ const struct pp_transport_ops pp_transport_loop = {
 const struct pp_transport_ops pp_transport_loop_ordered = {
     .name = "loop",
     .stream_ordered = true,
+    .captures_not = "its ranks are threads, and what two threads capture does not become one graph",
     .bind = bind,
     .broken = broken,
     .post_send = post_send,

@@ -309,6 +309,7 @@ static void close_link(struct pp_endpoint *endpoint)
 static const struct pp_transport_ops staged_ops = {
     .name = "staged",
     .stream_ordered = true,
+    .captures_not = "the host carries them",
     .bind = bind,
     .broken = broken,
     .post_send = post_send,

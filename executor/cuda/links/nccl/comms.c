@@ -97,8 +97,12 @@ bool pp_nccl_world_make(struct pp_nccl_world *world, const struct pp_nccl_plan *
 	return true;
 }
 
+/* Breaking off waits for what is under way, which may be one graph with posts on several communicators: in a group all
+ * of them are told before the first wait. */
 void pp_nccl_world_end(struct pp_nccl_world *world, struct pp_nccl_line *lines, uint32_t count, bool lost)
 {
+	if (lost)
+		ncclGroupStart();
 	for (uint32_t i = 0; i <= count; i++) {
 		ncclComm_t *comm = i < count ? &lines[i].comm : &world->comm;
 		if (*comm && lost)
@@ -107,4 +111,6 @@ void pp_nccl_world_end(struct pp_nccl_world *world, struct pp_nccl_line *lines, 
 			ncclCommDestroy(*comm);
 		*comm = NULL;
 	}
+	if (lost)
+		ncclGroupEnd();
 }

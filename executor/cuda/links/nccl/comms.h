@@ -27,7 +27,7 @@ bool pp_nccl_world_make(struct pp_nccl_world *world, const struct pp_nccl_plan *
 bool pp_nccl_world_warm(struct pp_nccl_world *world, const struct pp_nccl_plan *plan, struct pp_nccl_line *lines,
                         void *room, uint64_t bytes, struct pp_status *status);
 
-/* `lost`: operations may be under way that never end. */
+/* `lost`: operations may be under way that never end. Graphs that hold posts must be gone: NCCL waits for their end. */
 void pp_nccl_world_end(struct pp_nccl_world *world, struct pp_nccl_line *lines, uint32_t count, bool lost);
 
 #endif

@@ -4,6 +4,7 @@
  * posts are those of its line, in order; nothing is allocated after `bind`. */
 #include "nccl.h"
 
+#include "capture.h"
 #include "comms.h"
 #include "identity.h"
 #include "order.h"
@@ -282,10 +283,17 @@ static bool say_growth(const struct pp_endpoint *endpoint)
 	return true;
 }
 
+static bool captures(const struct pp_endpoint *endpoint, const struct pp_device *device, struct pp_status *status)
+{
+	int driver = 0;
+	cudaDriverGetVersion(&driver);
+	return !device->steps || pp_nccl_capture_fits(endpoint->start.program, &endpoint->order, driver, status);
+}
+
 static bool bind(struct pp_endpoint *endpoint, struct pp_device *device, struct pp_status *status)
 {
 	endpoint->cuda = pp_cuda_of(device);
-	bool ready = open_lines(endpoint, status) && make_streams(endpoint, status);
+	bool ready = open_lines(endpoint, status) && make_streams(endpoint, status) && captures(endpoint, device, status);
 	return pp_nccl_world_make(&endpoint->world, &endpoint->plan, endpoint->lines, endpoint->start.below,
 	                          endpoint->start.endpoint, ready, status) &&
 	       /* Nothing is in the arena yet. */
@@ -384,6 +392,7 @@ _Static_assert((int)PP_GPU_UUID == (int)PP_DEVICE_ID, "a GPU is told by its UUID
 static const struct pp_transport_ops nccl_ops = {
     .name = "nccl",
     .stream_ordered = true,
+    .captures = true,
     .bind = bind,
     .broken = broken,
     .post_send = post_send,
