@@ -181,8 +181,21 @@ static bool is_same_shape(const struct pp_program *program, uint32_t tensor, con
 	                   (there->extent[0] >= vocab && here->rows >= vocab && pp_is_token_table(program, tensor)));
 }
 
+/* The format of a tensor of the run that saved. What a file holds is f32 in any case: the weights of an fp32 run, the
+ * master copies of those of a bf16 run; either run takes them. */
+static bool get_dtype(const json_t *tensor, uint8_t *dtype)
+{
+	const char *name = json_string_value(json_object_get(tensor, "dtype"));
+	for (uint8_t i = PP_F32; name && i <= PP_BF16; i++)
+		if (strcmp(name, pp_dtype_name[i]) == 0) {
+			*dtype = i;
+			return true;
+		}
+	return false;
+}
+
 static bool check_tensor(const struct pp_manifest *manifest, const struct pp_program *program, uint32_t number,
-                         struct pp_status *status)
+                         uint8_t *dtype, struct pp_status *status)
 {
 	const struct pp_tensor *tensor = &program->tensors[number];
 	const json_t *saved = json_object_get(json_object_get(manifest->root, "tensors"), tensor->name);
@@ -192,40 +205,43 @@ static bool check_tensor(const struct pp_manifest *manifest, const struct pp_pro
 		return pp_fail(status, PP_EXIT_ENVIRONMENT,
 		               "%s is of another model: it lacks tensor `%s` (%s), which the program has", manifest->path,
 		               tensor->name, shape_text(&here, text[0]));
-	const char *dtype = json_string_value(json_object_get(saved, "dtype"));
-	if (!dtype || !get_shape(saved, &there))
+	const char *format = json_string_value(json_object_get(saved, "dtype"));
+	if (!format || !get_shape(saved, &there))
 		return wrong(manifest, "a tensor has no dtype or shape", status);
 	if (!is_same_shape(program, number, &there))
 		return pp_fail(status, PP_EXIT_ENVIRONMENT,
 		               "%s is of another model: tensor `%s` is %s there and %s in the program", manifest->path,
 		               tensor->name, shape_text(&there, text[0]), shape_text(&here, text[1]));
-	if (strcmp(dtype, pp_dtype_name[tensor->dtype]) != 0)
-		return pp_fail(status, PP_EXIT_ENVIRONMENT, "%s: tensor `%s` is %.8s there and %s in the program",
-		               manifest->path, tensor->name, dtype, pp_dtype_name[tensor->dtype]);
-	return true;
+	return get_dtype(saved, dtype) ||
+	       pp_fail(status, PP_EXIT_ENVIRONMENT, "%s: tensor `%s` is %.8s there, a run is of f32 or bf16",
+	               manifest->path, tensor->name, format);
 }
 
-bool pp_manifest_check_model(const struct pp_manifest *manifest, const struct pp_program *program,
-                             struct pp_status *status)
+/* Are they the program's tensors, one by one, and in its order? */
+static bool check_tensors(const struct pp_manifest *manifest, const struct pp_program *program,
+                          struct pp_status *status)
+{
+	uint8_t *dtypes = malloc(program->tensor_count + (size_t)1);
+	bool ok = dtypes || pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory for %s", manifest->path);
+	uint64_t model;
+	for (uint32_t t = 0; ok && t < program->tensor_count; t++)
+		ok = check_tensor(manifest, program, t, &dtypes[t], status);
+	if (ok && json_object_size(json_object_get(manifest->root, "tensors")) == program->tensor_count)
+		ok = (get_text_number(manifest->root, "model", 16, &model) && model == pp_state_identity(program, dtypes)) ||
+		     pp_fail(status, PP_EXIT_ENVIRONMENT, "%s is of another model: it has the same tensors in another order",
+		             manifest->path);
+	free(dtypes);
+	return ok;
+}
+
+/* Tensors that the program lacks: the first of them is named. */
+static bool check_others(const struct pp_manifest *manifest, const struct pp_program *program, struct pp_status *status)
 {
 	const json_t *tensors = json_object_get(manifest->root, "tensors");
-	for (uint32_t t = 0; t < program->tensor_count; t++)
-		if (!check_tensor(manifest, program, t, status))
-			return false;
-	uint64_t model, vocab;
-	if (!get_number(manifest->root, "vocab", &vocab))
-		return wrong(manifest, "vocab is missing", status);
-	if (vocab != program->train.vocab)
-		return pp_fail(status, PP_EXIT_ENVIRONMENT,
-		               "%s is of another model: its vocabulary is %" PRIu64 ", that of the program %" PRIu32,
-		               manifest->path, vocab, program->train.vocab);
-	if (json_object_size(tensors) == program->tensor_count)
-		return (get_text_number(manifest->root, "model", 16, &model) && model == pp_state_identity(program)) ||
-		       pp_fail(status, PP_EXIT_ENVIRONMENT, "%s is of another model: it has the same tensors in another order",
-		               manifest->path);
-	/* Every tensor of the program is there, so there are more: name the first of these. */
 	const char *name;
 	json_t *value;
+	if (json_object_size(tensors) == program->tensor_count)
+		return true;
 	json_object_foreach((json_t *)(uintptr_t)tensors, name, value)
 	{
 		bool known = false;
@@ -239,6 +255,21 @@ bool pp_manifest_check_model(const struct pp_manifest *manifest, const struct pp
 			               manifest->path, name, shape_text(&shape, text));
 	}
 	return wrong(manifest, "tensors without a shape", status);
+}
+
+bool pp_manifest_check_model(const struct pp_manifest *manifest, const struct pp_program *program,
+                             struct pp_status *status)
+{
+	uint64_t vocab;
+	if (!check_tensors(manifest, program, status))
+		return false;
+	if (!get_number(manifest->root, "vocab", &vocab))
+		return wrong(manifest, "vocab is missing", status);
+	if (vocab != program->train.vocab)
+		return pp_fail(status, PP_EXIT_ENVIRONMENT,
+		               "%s is of another model: its vocabulary is %" PRIu64 ", that of the program %" PRIu32,
+		               manifest->path, vocab, program->train.vocab);
+	return check_others(manifest, program, status);
 }
 
 static bool check_seed(const struct pp_manifest *manifest, const char *key, uint64_t here, struct pp_status *status)

@@ -129,7 +129,7 @@ static void put_all(FILE *out, const struct pp_program *program, const struct pp
 	put_seed(&json, "data_seed", train->data_seed);
 	pp_json_string(&json, "optimizer", pp_optimizer_name[train->optimizer]);
 	pp_json_uint(&json, "vocab", train->vocab);
-	put_hash(&json, "model", pp_state_identity(program));
+	put_hash(&json, "model", pp_state_identity(program, NULL));
 	put_grid(&json, program);
 	put_files(&json, program, files);
 	put_tensors(&json, program, owners);

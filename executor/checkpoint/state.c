@@ -188,14 +188,15 @@ struct pp_named_tensor pp_state_describe(const struct pp_state_item *item, const
 	                                .owner = item};
 }
 
-uint64_t pp_state_identity(const struct pp_program *program)
+uint64_t pp_state_identity(const struct pp_program *program, const uint8_t *dtypes)
 {
 	uint64_t hash = PP_HASH_EMPTY;
 	for (uint32_t t = 0; t < program->tensor_count; t++) {
 		const struct pp_tensor *tensor = &program->tensors[t];
 		char shape[64];
-		int length = snprintf(shape, sizeof shape, " %s %" PRIu32 "x%" PRIu32 " %u\n", pp_dtype_name[tensor->dtype],
-		                      pp_tensor_rows(program, t), tensor->columns, tensor->dims);
+		int length = snprintf(shape, sizeof shape, " %s %" PRIu32 "x%" PRIu32 " %u\n",
+		                      pp_dtype_name[dtypes ? dtypes[t] : tensor->dtype], pp_tensor_rows(program, t),
+		                      tensor->columns, tensor->dims);
 		hash = pp_hash_more(pp_hash_more(hash, tensor->name, strlen(tensor->name)), shape, (size_t)length);
 	}
 	return hash;

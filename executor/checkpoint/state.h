@@ -66,8 +66,8 @@ void pp_state_owners(const struct pp_program *program, uint32_t *owners);
 /* The item as a tensor of a file: a rectangle keeps its form, a shard of the optimizer's state is a row of elements. */
 struct pp_named_tensor pp_state_describe(const struct pp_state_item *item, const struct pp_program *program);
 
-/* Hash of names, shapes without padding and formats of all tensors: programs with the same can read each other's
- * checkpoints. */
-uint64_t pp_state_identity(const struct pp_program *program);
+/* Hash of names, shapes without padding and formats (`dtypes`, one per tensor; NULL: the program's own) of all tensors:
+ * programs that agree on it, formats aside, can read each other's checkpoints. */
+uint64_t pp_state_identity(const struct pp_program *program, const uint8_t *dtypes);
 
 #endif

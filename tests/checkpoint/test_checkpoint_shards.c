@@ -287,13 +287,57 @@ static void every_cut_into_every_other(void **state)
 			                         .dp = 1 + random_below(&seed, 5),
 			                         .zero = random_below(&seed, 2),
 			                         .order = (uint8_t)random_below(&seed, PP_RANK_ORDER_COUNT),
-			                         .half = round % 2};
+			                         .half = i ? round / 2 % 2 : round % 2}; /* every format into every format */
 		transfer(&grids[0], &grids[1]);
 	}
 	for (int half = 0; half < 2; half++) { /* more owners than elements of the norm */
 		transfer(&(struct grid){1, 1, 9, 1, 0, half}, &(struct grid){1, 1, 1, 0, 0, half});
 		transfer(&(struct grid){1, 1, 1, 0, 0, half}, &(struct grid){1, 4, 9, 1, 0, half});
 	}
+}
+
+/* The manifest's text after a change of the same length, with its own checksum, which comes last. */
+static void change_manifest(const struct world *w, const char *before, const char *after)
+{
+	char path[128], *text, *at;
+	size_t length;
+	struct pp_status status;
+	snprintf(path, sizeof path, "%s/manifest.json", folder);
+	assert_true(pp_file_read(w->arena, path, &text, &length, &status));
+	at = strstr(text, before);
+	assert_non_null(at);
+	memcpy(at, after, strlen(before));
+	char *tail = text + length - (sizeof pp_manifest_checksum - 1 + 16 + 3);
+	uint64_t hash = pp_image_mix((const unsigned char *)text, (size_t)(tail - text));
+	snprintf(tail, length - (size_t)(tail - text) + 1, "%s%016llx\"}\n", pp_manifest_checksum,
+	         (unsigned long long)hash);
+	assert_true(pp_file_write(path, text, length, &status));
+}
+
+static void assert_refused(struct world *w, uint32_t rank, const char *text)
+{
+	struct pp_status status;
+	struct pp_training_point point;
+	assert_false(pp_checkpoint_load(&w->states[rank], w->program, folder, true, &point, &status));
+	assert_int_equal(status.code, PP_EXIT_ENVIRONMENT);
+	if (!strstr(status.text, text))
+		fail_msg("%s", status.text);
+}
+
+/* f32 and bf16 are formats of a run, both with f32 in the files; nothing else is. What says it is one and is hashed as
+ * the other is of no run of ours. */
+static void formats(void **state)
+{
+	(void)state;
+	struct world w = make_world(&(struct grid){.pp = 1, .tp = 1, .dp = 1});
+	fill(&w);
+	save(&w);
+	change_manifest(&w, "\"up.weight\": {\"dtype\": \"f32\"", "\"up.weight\": {\"dtype\": \"f64\"");
+	assert_refused(&w, 0, "tensor `up.weight` is f64 there, a run is of f32 or bf16");
+	save(&w);
+	change_manifest(&w, "\"norm.weight\": {\"dtype\": \"f32\", ", "\"norm.weight\": {\"dtype\": \"bf16\",");
+	assert_refused(&w, 0, "it has the same tensors in another order");
+	drop_world(&w);
 }
 
 /* Copies are stored by dp 0, whole tensors by tp 0: nobody else has a file. */
@@ -318,24 +362,8 @@ static void gaps_are_refused(void **state)
 	struct world w = make_world(&(struct grid){.pp = 1, .tp = 2, .dp = 1});
 	fill(&w);
 	save(&w);
-	char path[128], *text, *at;
-	size_t length;
-	struct pp_status status;
-	struct pp_training_point point;
-	snprintf(path, sizeof path, "%s/manifest.json", folder);
-	assert_true(pp_file_read(w.arena, path, &text, &length, &status));
-	at = strstr(text, "\"columns\": [6, 12]");
-	assert_non_null(at);
-	memcpy(at, "\"columns\": [0, 6] ", 18);
-	char *tail = text + length - (sizeof pp_manifest_checksum - 1 + 16 + 3); /* the manifest's own comes last */
-	uint64_t hash = pp_image_mix((const unsigned char *)text, (size_t)(tail - text));
-	snprintf(tail, length - (size_t)(tail - text) + 1, "%s%016llx\"}\n", pp_manifest_checksum,
-	         (unsigned long long)hash);
-	assert_true(pp_file_write(path, text, length, &status));
-	assert_false(pp_checkpoint_load(&w.states[1], w.program, folder, true, &point, &status));
-	assert_int_equal(status.code, PP_EXIT_ENVIRONMENT);
-	if (!strstr(status.text, "the parts of tensor `down.weight` hold 0 elements of the 30 wanted"))
-		fail_msg("%s", status.text);
+	change_manifest(&w, "\"columns\": [6, 12]", "\"columns\": [0, 6] ");
+	assert_refused(&w, 1, "the parts of tensor `down.weight` hold 0 elements of the 30 wanted");
 	drop_world(&w);
 }
 
@@ -363,6 +391,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(every_cut_into_every_other),
+	    cmocka_unit_test(formats),
 	    cmocka_unit_test(who_stores),
 	    cmocka_unit_test(gaps_are_refused),
 	};
