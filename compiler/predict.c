@@ -60,12 +60,22 @@ static bool recomputes(const struct predicting *p)
 	return false;
 }
 
-/* Schedules whose makespan has a closed form: fused backwards on one stage per rank, in the order of 1f1b or gpipe. */
+/* Schedules whose makespan has a closed form where stages are equal: fused backwards in the order of 1f1b or gpipe, or
+ * interleaved. */
 static bool has_closed_form(const struct predicting *p)
 {
-	const char *name = p->program->schedule_name;
-	return !recomputes(p) && name && (strcmp(name, "1f1b") == 0 || strcmp(name, "gpipe") == 0) &&
-	       p->program->stage_count == p->program->ranks;
+	const char *name = p->program->schedule_name ? p->program->schedule_name : "";
+	uint32_t ranks = p->program->ranks, stages = p->program->stage_count;
+	bool single = strcmp(name, "1f1b") == 0 || strcmp(name, "gpipe") == 0;
+	return !recomputes(p) && (single ? stages == ranks : strcmp(name, "interleaved") == 0 && stages % ranks == 0);
+}
+
+/* "p = 4, m = 8", with the stages of a rank where there are several. */
+static const char *sizes_text(const struct predicting *p)
+{
+	uint32_t ranks = p->program->ranks, chunks = p->program->stage_count / ranks, m = p->program->microbatches;
+	return chunks > 1 ? pp_arena_printf(p->arena, "p = %u, v = %u, m = %u", ranks, chunks, m)
+	                  : pp_arena_printf(p->arena, "p = %u, m = %u", ranks, m);
 }
 
 static void add_ideal(struct predicting *p)
@@ -86,22 +96,17 @@ static void add_ideal(struct predicting *p)
 	                        .source = narayanan});
 }
 
-/* (m - 1) times the slowest stage, and every stage once: the pipeline fills, runs at the pace of its slowest stage, and
- * drains. Transfers are free in it. */
+/* As many microbatches through equal stages of the same work: the pipeline fills, runs and drains. Transfers are free
+ * in it. With unequal stages no such form holds: which of their times are hidden depends on the order. */
 static void add_closed_form(struct predicting *p)
 {
-	uint64_t slowest = 0, all = 0;
-	for (uint32_t r = 0; r < p->program->ranks; r++) {
-		uint64_t load = rank_load(p, r);
-		slowest = load > slowest ? load : slowest;
-		all += load;
-	}
+	double chunks = p->program->stage_count / p->program->ranks, m = p->program->microbatches, work = p->sim->work / m;
 	add(p, (struct pp_term){.group = "time",
-	                        .name = "pipeline, transfers free",
-	                        .value = (double)((p->program->microbatches - 1) * slowest + all),
-	                        .formula = "(m - 1) max(F + B) + sum(F + B)",
-	                        .inputs = pp_arena_printf(p->arena, "m = %u, max %s, sum %s", p->program->microbatches,
-	                                                  time_text(p, slowest), time_text(p, all)),
+	                        .name = "with equal stages, transfers free",
+	                        .value = work * (m + (p->program->ranks - 1) / chunks),
+	                        .formula = chunks > 1 ? "(m + (p - 1) / v) (F + B)" : "(m + p - 1) (F + B)",
+	                        .inputs = pp_arena_printf(p->arena, "%s, F + B %s in the mean", sizes_text(p),
+	                                                  time_text(p, (uint64_t)(work + 0.5))),
 	                        .source = narayanan});
 }
 
@@ -132,8 +137,9 @@ static void add_split(struct predicting *p)
 	                        .name = "makespan of the evenest split",
 	                        .value = (double)joint->balanced,
 	                        .formula = "as makespan, where the slowest rank is as fast as can be",
-	                        .inputs = pp_arena_printf(p->arena, "the best of %u runs, data moving on its own: %s",
-	                                                  joint->runs, time_text(p, joint->chosen)),
+	                        .inputs = pp_arena_printf(p->arena, "the best of %u runs, data moving on its own%s: %s",
+	                                                  joint->runs, joint->quick ? ", orders made quickly" : "",
+	                                                  time_text(p, joint->chosen)),
 	                        .source = simulated});
 }
 
@@ -175,7 +181,6 @@ static void add_bubble(struct predicting *p)
 {
 	const struct pp_program *program = p->program;
 	uint32_t ranks = program->ranks, m = program->microbatches, chunks = program->stage_count / ranks;
-	const char *name = program->schedule_name ? program->schedule_name : "";
 	add(p, (struct pp_term){.group = "bubble",
 	                        .name = "bubble",
 	                        .unit = PP_TERM_SHARE,
@@ -188,17 +193,9 @@ static void add_bubble(struct predicting *p)
 		add(p, (struct pp_term){.group = "bubble",
 		                        .name = "with equal stages",
 		                        .unit = PP_TERM_SHARE,
-		                        .value = (double)(ranks - 1) / (m + ranks - 1.0),
-		                        .formula = "(p - 1) / (m + p - 1)",
-		                        .inputs = pp_arena_printf(p->arena, "p = %u, m = %u", ranks, m),
-		                        .source = narayanan});
-	else if (strcmp(name, "interleaved") == 0 && !recomputes(p) && program->stage_count == ranks * chunks)
-		add(p, (struct pp_term){.group = "bubble",
-		                        .name = "with equal stages",
-		                        .unit = PP_TERM_SHARE,
 		                        .value = (double)(ranks - 1) / ((double)chunks * m + ranks - 1.0),
-		                        .formula = "(p - 1) / (v m + p - 1)",
-		                        .inputs = pp_arena_printf(p->arena, "p = %u, v = %u, m = %u", ranks, chunks, m),
+		                        .formula = chunks > 1 ? "(p - 1) / (v m + p - 1)" : "(p - 1) / (m + p - 1)",
+		                        .inputs = sizes_text(p),
 		                        .source = narayanan});
 	for (unsigned cause = 0; cause < PP_IDLE_COUNT; cause++) {
 		double idle = 0;
@@ -308,7 +305,8 @@ static void add_memory(struct predicting *p)
 		add_bytes(p, "scratch of kernels", scratch, "hungriest kernel", who, planned);
 	add_bytes(p, "workspace, losses, norms", other, "largest body; 16 m; 8 per tensor", who, planned);
 	add_bytes(p, "activations and messages", dynamic, "most that is live at once, as placed",
-	          pp_arena_printf(p->arena, "%s: %u stashes, %s live at once", who, p->sim->rank[p->fullest].peak_stashes,
+	          pp_arena_printf(p->arena, "%s: %u stash%s, %s live at once", who, p->sim->rank[p->fullest].peak_stashes,
+	                          p->sim->rank[p->fullest].peak_stashes == 1 ? "" : "es",
 	                          pp_show_bytes(p->arena, rank->live_bytes)),
 	          planned);
 	add_bytes(p, "arena", rank->arena_bytes, "static + dynamic",

@@ -98,8 +98,9 @@ static void print_placement(struct pp_arena *arena, const char *what, uint64_t s
 static void print_joint(struct pp_arena *arena, const struct pp_spec *spec, const struct pp_stages *stages, FILE *out)
 {
 	const struct pp_joint_report *joint = stages->joint;
-	fprintf(out, "simulated makespan: %.4f ms (%u runs); %.0f %% of its critical path is on rank %u\n",
-	        ms(joint->chosen), joint->runs, 100 * joint->share, joint->rank);
+	fprintf(out, "simulated makespan%s: %.4f ms (%u runs); %.0f %% of its critical path is on rank %u\n",
+	        joint->quick ? " of orders made quickly, each build makes its own" : "", ms(joint->chosen), joint->runs,
+	        100 * joint->share, joint->rank);
 	fprintf(out, "  split with the fastest slowest rank: %.4f ms, %s\n", ms(joint->balanced),
 	        joint->moved ? change(arena, joint->chosen, joint->balanced) : "this one");
 	if (joint->even != UINT64_MAX)

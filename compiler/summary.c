@@ -63,6 +63,8 @@ static void json_split(const struct pp_joint_report *joint, struct pp_json *json
 {
 	pp_json_open_object(json, "split");
 	pp_json_uint(json, "makespan", joint->chosen);
+	if (joint->quick)
+		pp_json_bool(json, "orders_made_quickly", true);
 	pp_json_uint(json, "of_least_slowest_rank", joint->balanced);
 	if (joint->even != UINT64_MAX)
 		pp_json_uint(json, "of_equal_blocks", joint->even);

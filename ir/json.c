@@ -108,6 +108,10 @@ void pp_json_number(struct pp_json *json, const char *key, double value)
 		fputs("null", json->out);
 		return;
 	}
+	if (value == floor(value) && fabs(value) < 9007199254740992.0) { /* 2^53: every digit counts */
+		fprintf(json->out, "%" PRId64, (int64_t)value);
+		return;
+	}
 	char text[32];
 	for (int precision = 6; precision <= 17; precision++) {
 		snprintf(text, sizeof text, "%.*g", precision, value);

@@ -56,6 +56,7 @@ struct pp_joint_report {
 	uint64_t even, balanced, chosen; /* makespans, ns: of equal blocks (UINT64_MAX: not possible), of the least slowest
 	                                  * rank, of the split in use */
 	bool moved;                      /* the split in use is not that of the balance */
+	bool quick;                      /* the orders were made quickly: that of the build may be faster */
 	uint32_t runs;
 	uint32_t rank; /* with most of the critical path */
 	double share;  /* of the path's computes that is on it */

@@ -221,6 +221,7 @@ void pp_joint_balance(struct pp_arena *arena, const struct pp_joint_loop *given,
 	loop.caps = pp_partition_problem(loop.arena, given->spec, given->draft, given->headroom, stages);
 	run_loop(&loop, report, &best);
 	report->chosen = best.value.makespan;
+	report->quick = given->make != NULL;
 	for (uint32_t s = 0; s < stages->count; s++)
 		report->moved |= best.first[s] != stages->items[s].first_layer;
 	if (best.value.makespan != UINT64_MAX) {
