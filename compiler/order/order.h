@@ -11,6 +11,7 @@ struct pp_order_options {
 	bool span;         /* seek the shortest longest span of a rank instead of the shortest makespan */
 	bool start;        /* the order is where another search starts from: don't improve it by one */
 	uint64_t deadline; /* monotonic ns: come to an end after it; 0: none */
+	uint64_t floor;    /* a value that no order can beat (pp_order_bound_value, not of fused backwards); 0: not known */
 	bool draft;        /* a first guess, from a split that is not the last one: be quick */
 };
 

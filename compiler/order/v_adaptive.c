@@ -34,12 +34,6 @@ static uint64_t budget(const struct pp_order_problem *problem, uint64_t each, ui
 	return brief ? all / 4 : all > least ? all : least;
 }
 
-static uint64_t floor_of(struct pp_arena *arena, const struct pp_order_problem *problem, bool span)
-{
-	struct pp_order_bound bound = pp_order_bound(arena, problem, false);
-	return span ? bound.span : bound.makespan;
-}
-
 static uint64_t value_of(struct pp_arena *arena, const struct pp_order_problem *problem, const struct pp_row *rows,
                          bool span)
 {
@@ -54,16 +48,19 @@ static uint32_t few_of(const struct pp_order_problem *problem)
 	return problem->ranks < 4 ? 8 : problem->ranks < UINT32_MAX / 2 ? problem->ranks * 2 : UINT32_MAX;
 }
 
+/* `floor`: that of the problem, or 0. */
 static struct pp_wave_wish wish_of(struct pp_arena *arena, const struct pp_order_problem *problem,
-                                   const struct pp_order_options *options, bool brief)
+                                   const struct pp_order_options *options, bool brief, uint64_t floor)
 {
 	uint64_t first = budget(problem, drawn_each, least_drawn, most_drawn_few, true);
 	uint64_t placed = brief ? first : budget(problem, drawn_each, least_drawn, most_drawn, false);
+	if (!floor && !options->draft)
+		floor = pp_order_bound_value(arena, problem, false, options->span);
 	return (struct pp_wave_wish){.acts = PP_WAVE_ANY_ACTS,
 	                             .list = PP_WAVE_ANY,
 	                             .drawn = options->draft ? 0 : placed,
 	                             .first = options->draft || brief ? 0 : first,
-	                             .floor = options->draft ? 0 : floor_of(arena, problem, options->span),
+	                             .floor = options->draft ? 0 : floor,
 	                             .deadline = options->deadline,
 	                             .draft = options->draft,
 	                             .span = options->span};
@@ -71,12 +68,13 @@ static struct pp_wave_wish wish_of(struct pp_arena *arena, const struct pp_order
 
 /* Improve `rows` in place. */
 static void move_actions(struct pp_arena *arena, const struct pp_order_problem *problem,
-                         const struct pp_order_options *options, bool brief, struct pp_row *rows)
+                         const struct pp_order_options *options, bool brief, uint64_t floor, struct pp_row *rows)
 {
 	bool span = options->span;
 	struct pp_search_options search = {.objective = span ? PP_SEEK_SPAN : PP_SEEK_TIME,
 	                                   .seed = 1,
 	                                   .effort = budget(problem, moved_each, least_moved, most_moved, brief),
+	                                   .floor = floor,
 	                                   .deadline = options->deadline,
 	                                   .start = rows,
 	                                   .start_name = "v_adaptive"};
@@ -96,11 +94,11 @@ static bool extend_few(struct pp_arena *arena, const struct pp_order_problem *pr
 	if (few.microbatches >= problem->microbatches)
 		return false;
 	struct pp_row *short_rows = PP_NEW_ARRAY(arena, struct pp_row, problem->ranks);
-	struct pp_wave_wish wish = wish_of(arena, &few, options, true);
+	struct pp_wave_wish wish = wish_of(arena, &few, options, true, 0);
 	struct pp_order_refusal refusal;
 	if (pp_wave_make(arena, &few, &wish, 1, &short_rows, &refusal) == 0)
 		return false;
-	move_actions(arena, &few, options, true, short_rows);
+	move_actions(arena, &few, options, true, wish.floor, short_rows);
 	const struct pp_wave *from = pp_wave_pack(arena, &few), *to = pp_wave_pack(arena, problem);
 	struct pp_wave_order *short_order = pp_wave_order_new(arena, from), *order = pp_wave_order_new(arena, to);
 	pp_wave_read(from, short_rows, short_order);
@@ -126,7 +124,7 @@ static bool soften(struct pp_arena *arena, const struct pp_order_problem *proble
 		stage[s].backward_hop /= 2;
 	}
 	softer.stage = stage;
-	struct pp_wave_wish wish = wish_of(arena, &softer, options, true);
+	struct pp_wave_wish wish = wish_of(arena, &softer, options, true, 0);
 	struct pp_order_refusal refusal;
 	if (longest < 2 || pp_wave_make(arena, &softer, &wish, 1, &rows, &refusal) == 0)
 		return false;
@@ -140,7 +138,7 @@ static bool soften(struct pp_arena *arena, const struct pp_order_problem *proble
 bool pp_v_adaptive_rows(struct pp_arena *arena, const struct pp_order_problem *problem,
                         const struct pp_order_options *options, struct pp_row *rows, struct pp_order_refusal *refusal)
 {
-	struct pp_wave_wish wish = wish_of(arena, problem, options, options->start);
+	struct pp_wave_wish wish = wish_of(arena, problem, options, options->start, options->floor);
 	if (pp_wave_make(arena, problem, &wish, 1, &rows, refusal) == 0)
 		return false;
 	if (options->draft || value_of(arena, problem, rows, options->span) <= wish.floor)
@@ -151,10 +149,10 @@ bool pp_v_adaptive_rows(struct pp_arena *arena, const struct pp_order_problem *p
 		memcpy(rows, extended, problem->ranks * sizeof *rows);
 	if (options->start || actions_of(problem) > most_actions)
 		return true;
-	move_actions(arena, problem, options, false, rows);
+	move_actions(arena, problem, options, false, wish.floor, rows);
 	struct pp_row *softened = PP_NEW_ARRAY(arena, struct pp_row, problem->ranks);
 	if (value_of(arena, problem, rows, options->span) > wish.floor && soften(arena, problem, options, softened)) {
-		move_actions(arena, problem, options, true, softened);
+		move_actions(arena, problem, options, true, wish.floor, softened);
 		if (value_of(arena, problem, softened, options->span) < value_of(arena, problem, rows, options->span))
 			memcpy(rows, softened, problem->ranks * sizeof *rows);
 	}

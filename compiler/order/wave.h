@@ -99,32 +99,50 @@ void pp_wave_unpack(struct pp_arena *arena, const struct pp_wave *wave, const st
 struct pp_wave_flow;
 struct pp_wave_flow *pp_wave_flow_new(struct pp_arena *arena, const struct pp_wave *wave);
 
-/* An order by rules, within the room; false: it got stuck. O(n log ranks). */
-bool pp_wave_flow_run(struct pp_wave_flow *flow, const struct pp_wave_rules *rules, struct pp_wave_order *order);
-
 #define PP_WAVE_NONE UINT32_MAX
 
 /* Times of an order, and scratch memory to find them. */
 struct pp_wave_clock {
 	const struct pp_wave *wave;
+	bool span;              /* the value is the longest span, not the makespan */
+	uint64_t limit;         /* give up once the value is sure to be no less */
 	uint64_t *start, *end;  /* [operations] */
 	uint64_t *busy;         /* [2 * stages]: until when the hops of a channel take */
 	uint64_t *first, *free; /* [ranks]: start of the first operation, end of the last */
+	uint64_t *work, *left;  /* [ranks]: ticks of all operations, of those to come */
 	uint32_t *head, *awaits, *stack;
 };
-struct pp_wave_clock *pp_wave_clock_new(struct pp_arena *arena, const struct pp_wave *wave);
+struct pp_wave_clock *pp_wave_clock_new(struct pp_arena *arena, const struct pp_wave *wave, bool span);
 
-/* Fill in times, makespan and span; false: the order can't finish. */
-bool pp_wave_clock_run(struct pp_wave_clock *clock, struct pp_wave_order *order);
+/* Begin an order whose operations come one by one, each after its input. */
+void pp_wave_clock_begin(struct pp_wave_clock *clock, uint64_t limit);
+
+/* The next operation of its rank. False: the value is sure to reach the limit. */
+bool pp_wave_clock_add(struct pp_wave_clock *clock, uint32_t operation);
+
+/* All operations have come: the makespan and the span of the order. */
+void pp_wave_clock_sum(const struct pp_wave_clock *clock, struct pp_wave_order *order);
+
+/* Fill in times, makespan and span; false: the order can't finish, or not below the limit. */
+bool pp_wave_clock_run(struct pp_wave_clock *clock, uint64_t limit, struct pp_wave_order *order);
+
+/* An order by rules, within the room, timed by a clock that has begun; false: it got stuck, or reached the limit.
+ * O(n log ranks). */
+bool pp_wave_flow_run(struct pp_wave_flow *flow, const struct pp_wave_rules *rules, struct pp_wave_clock *clock,
+                      struct pp_wave_order *order);
 
 /* What an operation needs and from whom it is `hop` away; what needs it; PP_WAVE_NONE: nothing. */
 uint32_t pp_wave_input(const struct pp_wave *wave, uint32_t operation, uint64_t *hop);
 uint32_t pp_wave_output(const struct pp_wave *wave, uint32_t operation);
 
-/* An order that follows the targets to the letter, W by its I's target and `weight`; room is not looked at.
- * `next`: scratch, [kinds * stages]. */
-void pp_wave_merge(const struct pp_wave *wave, const struct pp_wave_rules *rules, uint32_t *next,
-                   struct pp_wave_order *order);
+/* Scratch memory of a merge. */
+struct pp_wave_lane;
+struct pp_wave_lane *pp_wave_lanes_new(struct pp_arena *arena, const struct pp_wave *wave);
+
+/* An order that follows the targets to the letter, W by its I's target and `weight`; room is not looked at. Returns a
+ * fingerprint of it. */
+uint64_t pp_wave_merge(const struct pp_wave *wave, const struct pp_wave_rules *rules, struct pp_wave_lane *lanes,
+                       struct pp_wave_order *order);
 
 struct pp_wave_pace {
 	uint32_t window; /* operations of its row that a rank looks at */
@@ -133,9 +151,9 @@ struct pp_wave_pace {
 struct pp_wave_follow;
 struct pp_wave_follow *pp_wave_follow_new(struct pp_arena *arena, const struct pp_wave *wave);
 
-/* Run `base` with overtaking, into `order`; false: stuck. */
+/* Run `base` with overtaking, into `order`, timed by a clock that has begun; false: stuck, or it reached the limit. */
 bool pp_wave_follow_run(struct pp_wave_follow *follow, const struct pp_wave_order *base,
-                        const struct pp_wave_pace *pace, struct pp_wave_order *order);
+                        const struct pp_wave_pace *pace, struct pp_wave_clock *clock, struct pp_wave_order *order);
 
 /* An order of few microbatches made one of many, by repeating a stretch of it; false: it holds none that can be. */
 bool pp_wave_extend(struct pp_arena *arena, const struct pp_wave *few, const struct pp_wave_order *order,

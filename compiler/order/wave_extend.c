@@ -117,8 +117,8 @@ static void write_row(const struct extension *x, uint32_t rank, struct pp_wave_o
 }
 
 /* Repeat what begins near `time`, and keep it if it is the best so far. */
-static void try_at(struct extension *x, uint64_t time, struct pp_wave_clock *clock, bool span,
-                   struct pp_wave_order *trial, struct pp_wave_order *best)
+static void try_at(struct extension *x, uint64_t time, struct pp_wave_clock *clock, struct pp_wave_order *trial,
+                   struct pp_wave_order *best)
 {
 	for (uint32_t r = 0; r < x->few->ranks; r++) {
 		if (!place_cut(x, r, time))
@@ -128,9 +128,7 @@ static void try_at(struct extension *x, uint64_t time, struct pp_wave_clock *clo
 		return;
 	for (uint32_t r = 0; r < x->few->ranks; r++)
 		write_row(x, r, trial);
-	if (!pp_wave_clock_run(clock, trial))
-		return;
-	if ((span ? trial->span : trial->makespan) < (span ? best->span : best->makespan))
+	if (pp_wave_clock_run(clock, clock->span ? best->span : best->makespan, trial))
 		pp_wave_order_copy(x->many, best, trial);
 }
 
@@ -138,7 +136,7 @@ bool pp_wave_extend(struct pp_arena *owner, const struct pp_wave *few, const str
                     const struct pp_wave *many, bool span, struct pp_wave_order *best)
 {
 	struct pp_arena *arena = pp_arena_scratch(owner);
-	struct pp_wave_clock *times = pp_wave_clock_new(arena, few), *clock = pp_wave_clock_new(arena, many);
+	struct pp_wave_clock *times = pp_wave_clock_new(arena, few, span), *clock = pp_wave_clock_new(arena, many, span);
 	struct pp_wave_order *copy = pp_wave_order_new(arena, few), *trial = pp_wave_order_new(arena, many);
 	struct extension x = {.few = few,
 	                      .many = many,
@@ -149,11 +147,11 @@ bool pp_wave_extend(struct pp_arena *owner, const struct pp_wave *few, const str
 	                      .seen = PP_NEW_ARRAY(arena, uint32_t, (size_t)PP_WAVE_KINDS * few->stages)};
 	pp_wave_order_copy(few, copy, order);
 	best->makespan = best->span = UINT64_MAX;
-	bool runs = pp_wave_clock_run(times, copy);
+	bool runs = pp_wave_clock_run(times, UINT64_MAX, copy);
 	uint32_t more = many->microbatches - few->microbatches;
 	for (x.group = 1; runs && x.group <= MOST_GROUP; x.group++) {
 		for (uint32_t i = 1; i < MOST_PLACES && more % x.group == 0; i++)
-			try_at(&x, copy->makespan / MOST_PLACES * i, clock, span, trial, best);
+			try_at(&x, copy->makespan / MOST_PLACES * i, clock, trial, best);
 	}
 	pp_arena_destroy(arena);
 	return best->makespan != UINT64_MAX;

@@ -19,6 +19,7 @@ struct counters {
 struct pp_wave_flow {
 	const struct pp_wave *wave;
 	const struct pp_wave_rules *rules;
+	struct pp_wave_clock *clock;
 	struct counters *stage;   /* [stages] */
 	uint64_t *ready[2];       /* F, I: [stages][microbatches], if the channel is free; PP_WAVE_NEVER while unknown */
 	uint64_t *busy;           /* [2 * stages]: until when the hops of a channel take */
@@ -181,7 +182,7 @@ static void arrive(struct pp_wave_flow *flow, uint32_t kind, uint32_t stage, uin
 	time = time > now + ahead ? time - ahead : now;
 	flow->ready[kind][(size_t)stage * wave->microbatches + mb] = time;
 	uint64_t when = time > flow->free[rank] ? time : flow->free[rank];
-	if (when < flow->wake.time[rank])
+	if (when < pp_wave_wake_time(&flow->wake, rank))
 		pp_wave_wake_set(&flow->wake, rank, when);
 }
 
@@ -197,7 +198,8 @@ static void hand_on(struct pp_wave_flow *flow, uint32_t kind, uint32_t stage, ui
 		arrive(flow, PP_WAVE_I, stage - 1, mb, now, end + of->backward_hop);
 }
 
-static void take(struct pp_wave_flow *flow, uint32_t kind, uint32_t stage, uint64_t now, struct pp_wave_order *order)
+/* False: the clock's limit is reached. */
+static bool take(struct pp_wave_flow *flow, uint32_t kind, uint32_t stage, uint64_t now, struct pp_wave_order *order)
 {
 	const struct pp_wave *wave = flow->wave;
 	const struct pp_wave_stage *of = &wave->stage[stage];
@@ -208,8 +210,9 @@ static void take(struct pp_wave_flow *flow, uint32_t kind, uint32_t stage, uint6
 		pp_wave_use(wave, flow->busy, kind, stage, ready_behind(flow, kind, stage, ready) + ahead);
 	}
 	uint64_t end = now + of->ticks[kind];
+	uint32_t operation = (kind * wave->stages + stage) * wave->microbatches + mb;
 	order->operations[(size_t)wave->rank_first[rank] * PP_WAVE_KINDS * wave->microbatches + flow->written[rank]++] =
-	    (kind * wave->stages + stage) * wave->microbatches + mb;
+	    operation;
 	if (kind == PP_WAVE_F)
 		flow->used[rank] += of->held;
 	else if (kind == PP_WAVE_I)
@@ -219,14 +222,15 @@ static void take(struct pp_wave_flow *flow, uint32_t kind, uint32_t stage, uint6
 	flow->free[rank] = end;
 	pp_wave_wake_set(&flow->wake, rank, --flow->left[rank] ? end : PP_WAVE_NEVER);
 	hand_on(flow, kind, stage, mb, now, end);
-	order->makespan = end > order->makespan ? end : order->makespan;
+	return pp_wave_clock_add(flow->clock, operation);
 }
 
-static void decide(struct pp_wave_flow *flow, uint32_t rank, struct pp_wave_order *order)
+/* Take something, or wait. False: the clock's limit is reached. */
+static bool decide(struct pp_wave_flow *flow, uint32_t rank, struct pp_wave_order *order)
 {
 	const struct pp_wave *wave = flow->wave;
 	const struct pp_wave_rules *rules = flow->rules;
-	uint64_t now = flow->wake.time[rank];
+	uint64_t now = pp_wave_wake_time(&flow->wake, rank);
 	struct view view = look(flow, rank, now);
 	int64_t target = 0;
 	uint32_t weight = oldest_weight(flow, rank, &target);
@@ -237,28 +241,28 @@ static void decide(struct pp_wave_flow *flow, uint32_t rank, struct pp_wave_orde
 		view.kind = PP_WAVE_KINDS;
 	if (view.kind < PP_WAVE_KINDS) {
 		bool late = pending && rules->weight_lag != INT64_MAX && target + rules->weight_lag < view.target;
-		take(flow, late ? PP_WAVE_W : view.kind, late ? weight : view.stage, now, order);
-		return;
+		return take(flow, late ? PP_WAVE_W : view.kind, late ? weight : view.stage, now, order);
 	}
 	uint64_t gap = view.soon == PP_WAVE_NEVER ? PP_WAVE_NEVER : view.soon - now;
 	if (pending &&
-	    (view.blocked || gap == PP_WAVE_NEVER || gap >= wave->stage[weight].ticks[PP_WAVE_W] * rules->fill / 1000)) {
-		take(flow, PP_WAVE_W, weight, now, order);
-		return;
-	}
+	    (view.blocked || gap == PP_WAVE_NEVER || gap >= wave->stage[weight].ticks[PP_WAVE_W] * rules->fill / 1000))
+		return take(flow, PP_WAVE_W, weight, now, order);
 	pp_wave_wake_set(&flow->wake, rank, view.soon);
+	return true;
 }
 
-bool pp_wave_flow_run(struct pp_wave_flow *flow, const struct pp_wave_rules *rules, struct pp_wave_order *order)
+bool pp_wave_flow_run(struct pp_wave_flow *flow, const struct pp_wave_rules *rules, struct pp_wave_clock *clock,
+                      struct pp_wave_order *order)
 {
 	start(flow, rules);
-	order->makespan = 0;
-	order->span = 0;
-	for (uint32_t rank = flow->wake.winner[1]; flow->wake.time[rank] != PP_WAVE_NEVER; rank = flow->wake.winner[1])
-		decide(flow, rank, order);
+	flow->clock = clock;
+	for (uint32_t rank; pp_wave_wake_first(&flow->wake, &rank);)
+		if (!decide(flow, rank, order))
+			return false;
 	for (uint32_t r = 0; r < flow->wave->ranks; r++) {
 		if (flow->left[r])
 			return false;
 	}
+	pp_wave_clock_sum(clock, order);
 	return true;
 }

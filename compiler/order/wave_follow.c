@@ -9,8 +9,15 @@
 
 #include <string.h>
 
+/* Bytes that an operation takes when it begins, and gives back when it ends. */
+struct step {
+	uint64_t takes, gives;
+};
+
 struct pp_wave_follow {
 	const struct pp_wave *wave;
+	const struct step *step; /* [kinds][stages] */
+	struct pp_wave_clock *clock;
 	uint64_t *ready;       /* [operations]: when the input is there if its channel is free; PP_WAVE_NEVER: not known */
 	uint64_t *busy;        /* [2 * stages]: until when the hops of a channel take */
 	uint32_t *next;        /* [operations]: by index of the row, what comes next; the end of a row: PP_WAVE_NONE */
@@ -18,14 +25,23 @@ struct pp_wave_follow {
 	uint64_t *free, *used; /* [ranks] */
 	uint32_t *begun;       /* [kinds][stages] */
 	uint32_t *forwards;    /* [ranks]: F to come */
+	uint32_t *known;       /* [ranks]: kinds and stages whose next operation has its input, or will have */
 	struct pp_wave_wake wake;
 };
 
 struct pp_wave_follow *pp_wave_follow_new(struct pp_arena *arena, const struct pp_wave *wave)
 {
-	size_t count = (size_t)wave->stages * PP_WAVE_KINDS * wave->microbatches;
+	size_t tokens = (size_t)wave->stages * PP_WAVE_KINDS, count = tokens * wave->microbatches;
+	struct step *step = PP_NEW_ARRAY(arena, struct step, tokens);
+	for (uint32_t s = 0; s < wave->stages; s++) {
+		const struct pp_wave_stage *stage = &wave->stage[s];
+		step[PP_WAVE_F * wave->stages + s] = (struct step){stage->held, 0};
+		step[PP_WAVE_I * wave->stages + s] = (struct step){stage->more, stage->early};
+		step[PP_WAVE_W * wave->stages + s] = (struct step){0, stage->held - stage->early + stage->more};
+	}
 	struct pp_wave_follow *follow = PP_NEW(arena, struct pp_wave_follow);
 	*follow = (struct pp_wave_follow){.wave = wave,
+	                                  .step = step,
 	                                  .ready = PP_NEW_ARRAY(arena, uint64_t, count),
 	                                  .next = PP_NEW_ARRAY(arena, uint32_t, count),
 	                                  .head = PP_NEW_ARRAY(arena, uint32_t, wave->ranks),
@@ -34,7 +50,8 @@ struct pp_wave_follow *pp_wave_follow_new(struct pp_arena *arena, const struct p
 	                                  .free = PP_NEW_ARRAY(arena, uint64_t, wave->ranks),
 	                                  .used = PP_NEW_ARRAY(arena, uint64_t, wave->ranks),
 	                                  .busy = PP_NEW_ARRAY(arena, uint64_t, 2 * (size_t)wave->stages),
-	                                  .begun = PP_NEW_ARRAY(arena, uint32_t, (size_t)PP_WAVE_KINDS * wave->stages)};
+	                                  .known = PP_NEW_ARRAY(arena, uint32_t, wave->ranks),
+	                                  .begun = PP_NEW_ARRAY(arena, uint32_t, tokens)};
 	pp_wave_wake_make(arena, &follow->wake, wave->ranks);
 	return follow;
 }
@@ -60,6 +77,8 @@ static void start(struct pp_wave_follow *follow)
 		if (first < end)
 			follow->next[end - 1] = PP_WAVE_NONE;
 	}
+	memset(follow->known, 0, wave->ranks * sizeof *follow->known);
+	follow->known[wave->stage[0].rank] = 1;
 	pp_wave_wake_set(&follow->wake, wave->stage[0].rank, 0);
 }
 
@@ -84,42 +103,37 @@ struct sight {
 	uint64_t soon;           /* when something it has passed becomes ready */
 };
 
-static bool may_begin(const struct pp_wave_follow *follow, uint32_t rank, uint32_t operation, const struct sight *sight)
+/* Whether there is room for the next operation of a kind and stage ahead of what has been passed. */
+static bool may_begin(const struct pp_wave_follow *follow, uint32_t rank, uint32_t token, const struct sight *sight)
 {
 	const struct pp_wave *wave = follow->wave;
-	uint32_t token = wave->token[operation], kind = wave->token_kind[token], stage = wave->token_stage[token];
-	const struct pp_wave_stage *of = &wave->stage[stage];
-	if (follow->begun[token] != operation - token * wave->microbatches)
-		return false;
-	if (kind == PP_WAVE_F)
-		return follow->used[rank] + of->held + kept_free(follow, stage) <= wave->room[rank] &&
-		       sight->highest + of->held <= wave->room[rank];
-	return kind == PP_WAVE_W || sight->highest + of->more <= wave->room[rank];
+	uint32_t kind = wave->token_kind[token], stage = wave->token_stage[token];
+	uint64_t takes = follow->step[token].takes;
+	if (kind == PP_WAVE_W)
+		return true;
+	return sight->highest + takes <= wave->room[rank] &&
+	       (kind == PP_WAVE_I || follow->used[rank] + takes + kept_free(follow, stage) <= wave->room[rank]);
 }
 
-static void pass(const struct pp_wave *wave, uint32_t operation, struct sight *sight)
+static void pass(const struct step *step, struct sight *sight)
 {
-	const struct pp_wave_stage *of = &wave->stage[pp_wave_stage_of(wave, operation)];
-	uint32_t kind = pp_wave_kind_of(wave, operation);
-	if (kind == PP_WAVE_W) {
-		sight->level -= of->held - of->early + of->more;
-		return;
-	}
-	sight->level += kind == PP_WAVE_F ? of->held : of->more;
+	sight->level += step->takes;
 	sight->highest = sight->level > sight->highest ? sight->level : sight->highest;
-	sight->level -= kind == PP_WAVE_I ? of->early : 0;
+	sight->level -= step->gives;
 }
 
 static void let_know(struct pp_wave_follow *follow, uint32_t operation, uint64_t now, uint64_t time)
 {
 	const struct pp_wave *wave = follow->wave;
-	const struct pp_wave_stage *of = &wave->stage[pp_wave_stage_of(wave, operation)];
+	uint32_t token = wave->token[operation];
+	const struct pp_wave_stage *of = &wave->stage[wave->token_stage[token]];
 	uint32_t rank = of->rank;
-	uint64_t ahead = pp_wave_kind_of(wave, operation) == PP_WAVE_I ? of->recompute : 0;
+	uint64_t ahead = wave->token_kind[token] == PP_WAVE_I ? of->recompute : 0;
 	time = time > now + ahead ? time - ahead : now;
 	follow->ready[operation] = time;
+	follow->known[rank] += operation == token * wave->microbatches + follow->begun[token];
 	uint64_t when = time > follow->free[rank] ? time : follow->free[rank];
-	if (when < follow->wake.time[rank])
+	if (when < pp_wave_wake_time(&follow->wake, rank))
 		pp_wave_wake_set(&follow->wake, rank, when);
 }
 
@@ -135,88 +149,96 @@ static uint64_t ready_at(const struct pp_wave_follow *follow, uint32_t operation
 	return pp_wave_behind(wave, follow->busy, kind, stage, ready + ahead) - ahead;
 }
 
-static void take(struct pp_wave_follow *follow, uint32_t rank, uint32_t operation, struct pp_wave_order *order)
+/* False: the clock's limit is reached. */
+static bool take(struct pp_wave_follow *follow, uint32_t rank, uint32_t operation, struct pp_wave_order *order)
 {
 	const struct pp_wave *wave = follow->wave;
 	uint32_t m = wave->microbatches, token = wave->token[operation], kind = wave->token_kind[token],
 	         stage = wave->token_stage[token];
 	const struct pp_wave_stage *of = &wave->stage[stage];
-	uint64_t now = follow->wake.time[rank], end = now + of->ticks[kind];
+	uint64_t now = pp_wave_wake_time(&follow->wake, rank), end = now + of->ticks[kind];
 	if (wave->queued)
 		pp_wave_use(wave, follow->busy, kind, stage,
 		            ready_at(follow, operation) + (kind == PP_WAVE_I ? of->recompute : 0));
 	order->operations[wave->rank_first[rank] * PP_WAVE_KINDS * m + follow->done[rank]++] = operation;
-	follow->begun[token]++;
+	bool more = ++follow->begun[token] < m;
+	follow->known[rank] -= !more || follow->ready[operation + 1] == PP_WAVE_NEVER;
 	follow->forwards[rank] -= kind == PP_WAVE_F;
-	follow->used[rank] += kind == PP_WAVE_F   ? of->held
-	                      : kind == PP_WAVE_I ? of->more - of->early
-	                                          : of->early - of->held - of->more;
+	follow->used[rank] += follow->step[token].takes - follow->step[token].gives;
 	follow->free[rank] = end;
 	pp_wave_wake_set(&follow->wake, rank, follow->head[rank] == PP_WAVE_NONE ? PP_WAVE_NEVER : end);
-	order->makespan = end > order->makespan ? end : order->makespan;
 	if (kind == PP_WAVE_I)
 		let_know(follow, operation + wave->stages * m, now, end);
 	uint32_t output = pp_wave_output(wave, operation);
-	if (output == PP_WAVE_NONE)
-		return;
 	bool turn = kind == PP_WAVE_F && stage + 1 == wave->stages;
-	let_know(follow, output, now, end + (turn ? 0 : kind == PP_WAVE_F ? of->forward_hop : of->backward_hop));
+	if (output != PP_WAVE_NONE)
+		let_know(follow, output, now, end + (turn ? 0 : kind == PP_WAVE_F ? of->forward_hop : of->backward_hop));
+	return pp_wave_clock_add(follow->clock, operation);
 }
 
-/* Take the first of the row that is ready and may overtake those before it. False: nothing is; `soon` says when. */
-static bool take_ready(struct pp_wave_follow *follow, uint32_t rank, const struct pp_wave_order *base,
-                       const struct pp_wave_pace *pace, bool patient, uint64_t *soon, struct pp_wave_order *order)
+/* The first of the row that is ready and may overtake those before it; it leaves the row. PP_WAVE_NONE: nothing is;
+ * `soon` says when. */
+static uint32_t next_ready(struct pp_wave_follow *follow, uint32_t rank, const struct pp_wave_order *base,
+                           const struct pp_wave_pace *pace, bool patient, uint64_t *soon)
 {
 	const struct pp_wave *wave = follow->wave;
-	uint64_t now = follow->wake.time[rank];
+	uint64_t now = pp_wave_wake_time(&follow->wake, rank);
 	uint32_t of_weights = PP_WAVE_W * wave->stages * wave->microbatches;
 	struct sight sight = {follow->used[rank], follow->used[rank], PP_WAVE_NEVER};
-	uint32_t before = PP_WAVE_NONE, seen = 0;
-	for (uint32_t i = follow->head[rank]; i != PP_WAVE_NONE && seen < pace->window; i = follow->next[i], seen++) {
-		uint32_t operation = base->operations[i];
-		uint64_t ready = ready_at(follow, operation);
-		uint64_t ticks = wave->stage[pp_wave_stage_of(wave, operation)].ticks[pp_wave_kind_of(wave, operation)];
+	uint32_t before = PP_WAVE_NONE, seen = 0, known = follow->known[rank];
+	for (uint32_t i = follow->head[rank]; known && i != PP_WAVE_NONE && seen < pace->window;
+	     before = i, i = follow->next[i], seen++) {
+		uint32_t operation = base->operations[i], token = wave->token[operation];
+		bool next = operation == token * wave->microbatches + follow->begun[token];
+		uint64_t ready = next ? ready_at(follow, operation) : PP_WAVE_NEVER;
+		known -= ready != PP_WAVE_NEVER;
 		/* once no forward is left, W has time until the end */
 		bool yields = follow->forwards[rank] == 0 && operation >= of_weights && !patient;
-		if (ready != PP_WAVE_NEVER && !yields && may_begin(follow, rank, operation, &sight)) {
+		if (ready != PP_WAVE_NEVER && !yields && may_begin(follow, rank, token, &sight)) {
+			uint64_t ticks = wave->stage[wave->token_stage[token]].ticks[wave->token_kind[token]];
 			bool worth = sight.soon == PP_WAVE_NEVER || sight.soon - now >= ticks * pace->fill / 1000;
 			if (ready <= now && worth) {
 				*(before == PP_WAVE_NONE ? &follow->head[rank] : &follow->next[before]) = follow->next[i];
-				take(follow, rank, operation, order);
-				return true;
+				return operation;
 			}
 			if (ready > now && ready < sight.soon)
 				sight.soon = ready;
 		}
-		pass(wave, operation, &sight);
-		before = i;
+		pass(&follow->step[token], &sight);
 	}
 	*soon = sight.soon;
-	return false;
+	return PP_WAVE_NONE;
 }
 
-static void decide(struct pp_wave_follow *follow, uint32_t rank, const struct pp_wave_order *base,
+/* Take something, or wait. False: the clock's limit is reached. */
+static bool decide(struct pp_wave_follow *follow, uint32_t rank, const struct pp_wave_order *base,
                    const struct pp_wave_pace *pace, struct pp_wave_order *order)
 {
-	uint64_t soon;
-	if (follow->forwards[rank] == 0 && take_ready(follow, rank, base, pace, false, &soon, order))
-		return;
-	if (!take_ready(follow, rank, base, pace, true, &soon, order))
-		pp_wave_wake_set(&follow->wake, rank, soon);
+	uint64_t soon = PP_WAVE_NEVER;
+	uint32_t operation = PP_WAVE_NONE;
+	if (follow->forwards[rank] == 0)
+		operation = next_ready(follow, rank, base, pace, false, &soon);
+	if (operation == PP_WAVE_NONE)
+		operation = next_ready(follow, rank, base, pace, true, &soon);
+	if (operation != PP_WAVE_NONE)
+		return take(follow, rank, operation, order);
+	pp_wave_wake_set(&follow->wake, rank, soon);
+	return true;
 }
 
 bool pp_wave_follow_run(struct pp_wave_follow *follow, const struct pp_wave_order *base,
-                        const struct pp_wave_pace *pace, struct pp_wave_order *order)
+                        const struct pp_wave_pace *pace, struct pp_wave_clock *clock, struct pp_wave_order *order)
 {
 	const struct pp_wave *wave = follow->wave;
 	start(follow);
-	order->makespan = order->span = 0;
-	for (uint32_t rank = follow->wake.winner[1]; follow->wake.time[rank] != PP_WAVE_NEVER;
-	     rank = follow->wake.winner[1])
-		decide(follow, rank, base, pace, order);
+	follow->clock = clock;
+	for (uint32_t rank; pp_wave_wake_first(&follow->wake, &rank);)
+		if (!decide(follow, rank, base, pace, order))
+			return false;
 	for (uint32_t r = 0; r < wave->ranks; r++) {
 		if (follow->head[r] != PP_WAVE_NONE)
 			return false;
 	}
+	pp_wave_clock_sum(clock, order);
 	return true;
 }

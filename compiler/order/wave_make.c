@@ -11,6 +11,8 @@
 #include "ir/capped.h"
 #include "wave_try.h"
 
+#include <assert.h>
+
 /* Below this a rank can't hold one microbatch. */
 static uint64_t least_room(const struct pp_order_problem *problem, uint32_t rank)
 {
@@ -96,24 +98,29 @@ static void compete(struct pp_wave_contest *contest, const struct pp_wave_wish *
 /* Shapes that did well with fewer microbatches compete again with all of them; so do the basic ones, so that nothing is
  * slower than those. */
 static struct pp_wave_contest *final_of(struct pp_arena *arena, const struct pp_wave *wave,
-                                        const struct pp_wave_contest *heats, const struct pp_wave_wish *wish)
+                                        const struct pp_wave_contest *heats, const struct pp_wave_wish *wish,
+                                        uint32_t wanted)
 {
 	struct pp_wave_contest *contest = pp_wave_contest_new(arena, wave, wish->span, 0);
+	contest->wanted = wanted;
 	try_list(contest, wish, PP_WAVE_BASIC);
 	for (uint32_t i = 0; i < PP_WAVE_KEPT && heats->best[i].value != UINT64_MAX; i++)
 		pp_wave_contest_try(contest, &heats->best[i].shape);
 	return contest;
 }
 
-static struct pp_wave_contest *hold(struct pp_arena *arena, const struct pp_wave *wave, const struct pp_wave_wish *wish)
+static struct pp_wave_contest *hold(struct pp_arena *arena, const struct pp_wave *wave, const struct pp_wave_wish *wish,
+                                    uint32_t wanted)
 {
 	const struct pp_wave *few = wave;
 	uint32_t enough = wave->ranks < UINT32_MAX / 8 ? 4 * wave->ranks + 8 : UINT32_MAX;
 	if (wave->microbatches / 3 * 2 > enough)
 		few = pp_wave_of_few(arena, wave, enough);
 	struct pp_wave_contest *heats = pp_wave_contest_new(arena, few, wish->span, wave->microbatches - few->microbatches);
+	if (few == wave && wish->drawn == 0)
+		heats->wanted = wanted;
 	compete(heats, wish);
-	return few->microbatches < wave->microbatches ? final_of(arena, wave, heats, wish) : heats;
+	return few == wave ? heats : final_of(arena, wave, heats, wish, wanted);
 }
 
 uint32_t pp_wave_make(struct pp_arena *arena, const struct pp_order_problem *problem, const struct pp_wave_wish *wish,
@@ -124,8 +131,9 @@ uint32_t pp_wave_make(struct pp_arena *arena, const struct pp_order_problem *pro
 	struct pp_arena *scratch = pp_arena_scratch(arena);
 	struct pp_wave *wave = pp_wave_pack(scratch, problem);
 	limit_room(wave, wish);
-	const struct pp_wave_contest *contest = hold(scratch, wave, wish);
+	const struct pp_wave_contest *contest = hold(scratch, wave, wish, wanted);
 	uint32_t made = 0;
+	assert(wanted > 0 && wanted <= PP_WAVE_MADE);
 	for (; made < wanted && made < PP_WAVE_KEPT && contest->best[made].value != UINT64_MAX; made++)
 		pp_wave_unpack(arena, wave, contest->best[made].order, rows[made]);
 	pp_arena_destroy(scratch);

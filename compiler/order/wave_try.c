@@ -28,10 +28,12 @@ struct pp_wave_contest *pp_wave_contest_new(struct pp_arena *arena, const struct
 	*contest = (struct pp_wave_contest){.wave = wave,
 	                                    .span = span,
 	                                    .more = more,
+	                                    .wanted = PP_WAVE_KEPT,
 	                                    .flow = {pp_wave_flow_new(arena, wave)},
 	                                    .follow = {pp_wave_follow_new(arena, wave)},
-	                                    .clock = pp_wave_clock_new(arena, wave),
-	                                    .next = PP_NEW_ARRAY(arena, uint32_t, (size_t)PP_WAVE_KINDS * wave->stages),
+	                                    .clock = pp_wave_clock_new(arena, wave, span),
+	                                    .lanes = pp_wave_lanes_new(arena, wave),
+	                                    .recent = PP_NEW_ARRAY(arena, uint64_t, PP_WAVE_RECENT),
 	                                    .base = pp_wave_order_new(arena, wave),
 	                                    .trial = pp_wave_order_new(arena, wave)};
 	const struct pp_wave *same = even(arena, wave);
@@ -69,21 +71,33 @@ static uint64_t extrapolated(const struct pp_wave_contest *contest)
 	return (leave[to] - leave[from]) / (to - from) * contest->more;
 }
 
-uint64_t pp_wave_contest_try(struct pp_wave_contest *contest, const struct pp_wave_shape *shape)
+/* Whether the same was run before: shapes differ more than the orders of their targets do. */
+static bool is_known(struct pp_wave_contest *contest, uint64_t print, const struct pp_wave_pace *pace, bool equal)
 {
-	pp_wave_shape_rules(contest->wave, shape, &contest->rules);
+	print = (print ^ ((uint64_t)pace->window << 32 | pace->fill << 1 | equal)) * UINT64_C(0x9e3779b97f4a7c15);
+	uint64_t *recent = &contest->recent[(print >> 32) % PP_WAVE_RECENT];
+	bool known = *recent == print;
+	*recent = print;
+	return known;
+}
+
+void pp_wave_contest_try(struct pp_wave_contest *contest, const struct pp_wave_shape *shape)
+{
 	bool made, equal = shape->blind == 2;
+	pp_wave_shape_rules(contest->wave, shape, &contest->rules);
+	/* what is extrapolated to is known only of whole orders */
+	pp_wave_clock_begin(contest->clock, contest->more ? UINT64_MAX : contest->best[contest->wanted - 1].value);
 	if (shape->window) {
 		struct pp_wave_pace pace = {(uint32_t)shape->window, (uint32_t)shape->fill};
-		pp_wave_merge(contest->wave, &contest->rules, contest->next, contest->base);
-		made = pp_wave_follow_run(contest->follow[equal], contest->base, &pace, contest->trial);
+		uint64_t print = pp_wave_merge(contest->wave, &contest->rules, contest->lanes, contest->base);
+		if (is_known(contest, print, &pace, equal))
+			return; /* what is kept is no worse */
+		made = pp_wave_follow_run(contest->follow[equal], contest->base, &pace, contest->clock, contest->trial);
 	} else {
-		made = pp_wave_flow_run(contest->flow[equal], &contest->rules, contest->trial);
+		made = pp_wave_flow_run(contest->flow[equal], &contest->rules, contest->clock, contest->trial);
 	}
-	if (!made || !pp_wave_clock_run(contest->clock, contest->trial))
-		return UINT64_MAX;
+	if (!made)
+		return;
 	uint64_t value = contest->span ? contest->trial->span : contest->trial->makespan;
-	value += extrapolated(contest);
-	keep(contest, shape, value);
-	return value;
+	keep(contest, shape, value + extrapolated(contest));
 }

@@ -103,10 +103,10 @@ static struct pp_contest *new_contest(const struct search *s, const struct pp_or
 	if (effort)
 		packed->effort = effort;
 	struct pp_contest *contest = pp_contest_make(s->arena, packed);
-	bool brief = s->options->brief || problem->microbatches < s->problem->microbatches;
-	if (brief)
+	bool whole = problem->microbatches == s->problem->microbatches, known = whole && !s->fused && s->options->floor;
+	if (known || !whole || s->options->brief)
 		*(packed->span ? &contest->bounds.span : &contest->bounds.makespan) =
-		    pp_order_bound_value(s->arena, problem, s->fused, packed->span);
+		    known ? s->options->floor : pp_order_bound_value(s->arena, problem, s->fused, packed->span);
 	else
 		contest->bounds = pp_order_bound(s->arena, problem, s->fused);
 	contest->bound = packed->span ? contest->bounds.span : contest->bounds.makespan;

@@ -28,9 +28,10 @@ struct pp_search_start {
 struct pp_search_options {
 	enum pp_objective objective;
 	uint64_t seed;
-	uint64_t effort;            /* actions evaluated; 0: what suits the size */
-	uint64_t timeout;           /* ns of wall time, 0: none. A safety: what it cuts off depends on the machine */
-	uint64_t deadline;          /* monotonic ns in place of `timeout`: shared by several searches; 0: none */
+	uint64_t effort;   /* actions evaluated; 0: what suits the size */
+	uint64_t floor;    /* a value that no order beats, where it is known: the report has no other bound; 0: not known */
+	uint64_t timeout;  /* ns of wall time, 0: none. A safety: what it cuts off depends on the machine */
+	uint64_t deadline; /* monotonic ns in place of `timeout`: shared by several searches; 0: none */
 	const struct pp_row *start; /* [ranks], or NULL: all constructions compete, that of policies.def among them */
 	const char *start_name;     /* of `start`, for people */
 	const struct pp_search_start
@@ -41,7 +42,7 @@ struct pp_search_options {
 };
 
 struct pp_search_report {
-	struct pp_order_bound bound; /* of a brief search, only that of the objective, without words */
+	struct pp_order_bound bound; /* of a brief search, or with a floor, only that of the objective, without words */
 	uint64_t value;              /* of the objective: ns */
 	uint64_t effort;             /* actions evaluated */
 	const char *start;           /* construction that the result was improved from */

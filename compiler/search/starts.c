@@ -23,8 +23,12 @@ static void enter(struct pp_contest *contest, const struct pp_order_problem *pro
 {
 	struct pp_arena *scratch = pp_arena_scratch(contest->arena);
 	struct pp_row *rows = PP_NEW_ARRAY(scratch, struct pp_row, problem->ranks);
-	struct pp_order_options options = {
-	    .fused = contest->packed->fused, .span = contest->packed->span, .start = brief, .deadline = contest->deadline};
+	bool fused = contest->packed->fused;
+	struct pp_order_options options = {.fused = fused,
+	                                   .span = contest->packed->span,
+	                                   .start = brief,
+	                                   .deadline = contest->deadline,
+	                                   .floor = fused ? 0 : contest->bound};
 	struct pp_order_refusal refusal;
 	if (policy->make(scratch, problem, &options, rows, &refusal) &&
 	    pp_packed_read(contest->packed, rows, contest->order))

@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -457,6 +458,50 @@ static void hops_leave_no_gap(void **state)
 	}
 }
 
+/* ---- contests ------------------------------------------------------------------------------------- */
+
+static int by_value(const void *left, const void *right)
+{
+	const uint64_t *a = left, *b = right;
+	return *a < *b ? -1 : *a > *b;
+}
+
+/* What a contest gives up half done, or does not try again, would not have been among its best. */
+static void contests_keep_the_best(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 1; seed <= 20; seed++) {
+		struct pp_arena *arena = pp_arena_create(NULL);
+		struct dice dice = {seed * 0x9e3779b97f4a7c15};
+		struct made made = random_problem(arena, &dice, 5, 1);
+		bool span = seed % 2;
+		struct pp_wave *wave = pp_wave_pack(arena, &made.problem);
+		struct pp_wave_contest *contest = pp_wave_contest_new(arena, wave, span, 0);
+		struct pp_wave_dice shapes = {seed};
+		enum { TRIES = 60 };
+		uint64_t alone[TRIES];
+		for (uint32_t i = 0; i < TRIES; i++) {
+			struct pp_wave_shape shape = pp_wave_shape_draw(&shapes);
+			struct pp_wave_contest *own = pp_wave_contest_new(arena, wave, span, 0);
+			pp_wave_contest_try(own, &shape);
+			alone[i] = own->best[0].value;
+			pp_wave_contest_try(contest, &shape);
+		}
+		qsort(alone, TRIES, sizeof *alone, by_value);
+		uint32_t different = 0;
+		for (uint32_t i = 0; i < TRIES && different < PP_WAVE_KEPT; i++) {
+			if (i > 0 && alone[i] == alone[i - 1])
+				continue;
+			assert_int_equal(contest->best[different++].value, alone[i]);
+		}
+		struct pp_row *rows = PP_NEW_ARRAY(arena, struct pp_row, wave->ranks);
+		pp_wave_unpack(arena, wave, contest->best[0].order, rows);
+		struct pp_order_times times = judged(arena, &made, rows);
+		assert_int_equal(span ? times.longest_span : times.makespan, alone[0]);
+		pp_arena_destroy(arena);
+	}
+}
+
 /* ---- few microbatches made many ------------------------------------------------------------------- */
 
 static void extended_orders_are_sound(void **state)
@@ -516,6 +561,7 @@ int main(void)
 	    cmocka_unit_test(memory_and_time_at_equal_costs),
 	    cmocka_unit_test(tiny_cases_are_optimal),
 	    cmocka_unit_test(hops_leave_no_gap),
+	    cmocka_unit_test(contests_keep_the_best),
 	    cmocka_unit_test(extended_orders_are_sound),
 	    cmocka_unit_test(no_room_is_said),
 	};
