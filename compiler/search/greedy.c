@@ -6,6 +6,8 @@
  * end and back, and no rank gets stuck. W fills gaps, or is brought forward when memory holds up a forward. */
 #include "greedy.h"
 
+#include "compiler/order/wave_wake.h"
+
 #include <assert.h>
 #include <string.h>
 
@@ -38,12 +40,11 @@ struct greedy {
 	const struct pp_greedy_rule *rule;
 	struct stage_state *stage;
 	struct rank_state *rank;
-	uint64_t *end;         /* [ids] */
-	uint64_t *busy;        /* [2 * stages], if queued: until when the hops of a channel take */
-	uint32_t *winner;      /* [2 * leaves]: a tournament of ranks; [1] is the one that starts first */
-	uint32_t leaves;       /* a power of two */
-	struct choice *choice; /* [ranks]: what the rank does next, as far as is known */
-	int64_t *later;        /* [stages]: bytes of later chunks of the same rank */
+	uint64_t *end;            /* [ids] */
+	uint64_t *busy;           /* [2 * stages], if queued: until when the hops of a channel take */
+	struct pp_wave_wake wake; /* when ranks start what they do next */
+	struct choice *choice;    /* [ranks]: what the rank does next, as far as is known */
+	int64_t *later;           /* [stages]: bytes of later chunks of the same rank */
 	uint32_t *order;
 	uint64_t wait, chunk_wait; /* ns */
 	uint8_t backward;
@@ -256,31 +257,22 @@ static struct choice choose(const struct greedy *g, uint32_t r)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* Play the matches of rank r again: the winner of every pair is the rank that starts earlier, the lower one of two. */
-static void replay(struct greedy *g, uint32_t r)
-{
-	for (uint32_t at = (g->leaves + r) / 2; at > 0; at /= 2) {
-		uint32_t a = g->winner[2 * at], b = g->winner[2 * at + 1];
-		g->winner[at] = b < g->packed->ranks && g->choice[b].at < g->choice[a].at ? b : a;
-	}
-}
-
 static void refresh(struct greedy *g, uint32_t r)
 {
 	g->choice[r] = choose(g, r);
-	if (!g->choice[r].found)
-		g->choice[r].at = PP_UNSET;
-	replay(g, r);
+	pp_wave_wake_set(&g->wake, r, g->choice[r].found ? g->choice[r].at : PP_WAVE_NEVER);
 }
 
+/* What rank r has just placed may be the next thing that another one has waited for. */
 static void refresh_neighbour(struct greedy *g, uint32_t r, uint32_t s, uint8_t kind)
 {
-	uint32_t to = PP_UNSET & UINT32_MAX;
+	uint32_t to = PP_UNSET & UINT32_MAX, counter = kind == PP_F ? PP_F : PP_I;
 	if (kind == PP_F && s + 1 < g->packed->stages)
 		to = s + 1;
 	if (kind == g->backward && s > 0)
 		to = s - 1;
-	if (to < g->packed->stages && g->packed->stage[to].rank != r)
+	if (to < g->packed->stages && g->packed->stage[to].rank != r &&
+	    g->stage[to].next[counter] + 1 == g->stage[s].next[counter])
 		refresh(g, g->packed->stage[to].rank);
 }
 
@@ -326,13 +318,7 @@ static void begin(struct pp_arena *scratch, struct greedy *g)
 		g->busy = PP_NEW_ARRAY(scratch, uint64_t, 2 * (size_t)packed->stages);
 	g->choice = PP_NEW_ARRAY(scratch, struct choice, packed->ranks);
 	g->later = PP_NEW_ARRAY(scratch, int64_t, packed->stages);
-	for (g->leaves = 2; g->leaves < packed->ranks; g->leaves *= 2)
-		;
-	g->winner = PP_NEW_ARRAY(scratch, uint32_t, 2 * (size_t)g->leaves);
-	for (uint32_t i = 0; i < g->leaves; i++)
-		g->winner[g->leaves + i] = i;
-	for (uint32_t i = g->leaves; i-- > 1;)
-		g->winner[i] = g->winner[2 * i];
+	pp_wave_wake_make(scratch, &g->wake, packed->ranks);
 	g->backward = packed->fused ? PP_B : PP_I;
 	for (uint32_t s = 0; s < packed->stages; s++)
 		g->wait += packed->stage[s].ticks[PP_F];
@@ -340,8 +326,6 @@ static void begin(struct pp_arena *scratch, struct greedy *g)
 	g->chunk_wait = g->wait * g->rule->chunk_wait / 8;
 	g->wait = g->wait * g->rule->wait / 8;
 	memset(g->end, 0xff, packed->ids * sizeof *g->end);
-	for (uint32_t r = 0; r < packed->ranks; r++)
-		g->choice[r].at = PP_UNSET;
 	for (uint32_t r = 0; r < packed->ranks; r++) {
 		int64_t sum = 0;
 		for (uint32_t i = packed->first_stage[r + 1]; i-- > packed->first_stage[r];) {
@@ -373,11 +357,11 @@ bool pp_greedy(struct pp_arena *scratch, const struct pp_packed *packed, const s
 	struct greedy g = {.packed = packed, .rule = rule, .order = order};
 	begin(scratch, &g);
 	for (uint32_t placed = 0; placed < packed->actions; placed++) {
-		uint32_t r = g.winner[1];
-		struct choice choice = g.choice[r];
+		uint32_t r;
 		*packed->effort += 4;
-		if (!choice.found)
+		if (!pp_wave_wake_first(&g.wake, &r))
 			return false;
+		struct choice choice = g.choice[r];
 		place(&g, r, &choice);
 		if (rule->cutoff && !can_keep(&g, r))
 			return false;

@@ -41,6 +41,35 @@ static void find_channels(struct pp_arena *arena, const struct pp_order_problem 
 	}
 }
 
+static struct pp_packed_step step_of(const struct pp_packed *packed, uint32_t s, uint32_t kind)
+{
+	const struct pp_packed_stage *stage = &packed->stage[s];
+	uint32_t stride = packed->microbatches * PP_ACTION_KINDS;
+	struct pp_packed_step step = {.channel = pp_packed_channel(stage, kind), .ticks = stage->ticks[kind]};
+	if (kind == PP_F) {
+		step.at_once = s == 0;
+		step.input = step.own = s ? 0 - stride : 0;
+		step.hop = stage->forward_hop;
+	} else if (kind == PP_W) {
+		step.input = step.own = (uint32_t)PP_I - (uint32_t)PP_W;
+	} else {
+		step.own = PP_F - kind;
+		step.input = s + 1 < packed->stages ? stride : step.own;
+		step.hop = stage->backward_hop;
+		step.ahead = stage->recompute;
+	}
+	return step;
+}
+
+static void find_steps(struct pp_arena *arena, struct pp_packed *packed)
+{
+	struct pp_packed_step *step = PP_NEW_ARRAY(arena, struct pp_packed_step, packed->stages * PP_ACTION_KINDS);
+	for (uint32_t s = 0; s < packed->stages; s++)
+		for (uint32_t kind = 0; kind < PP_ACTION_KINDS; kind++)
+			step[s * PP_ACTION_KINDS + kind] = step_of(packed, s, kind);
+	packed->step = step;
+}
+
 static void list_stages(struct pp_arena *arena, struct pp_packed *packed, struct pp_packed_stage *stage)
 {
 	uint32_t *first = PP_NEW_ARRAY(arena, uint32_t, packed->ranks + 1),
@@ -100,6 +129,7 @@ struct pp_packed *pp_pack(struct pp_arena *arena, const struct pp_order_problem 
 		stage_of[i] = i / packed->microbatches;
 	packed->stage_of = stage_of;
 	list_stages(arena, packed, stage);
+	find_steps(arena, packed);
 	packed->actions = packed->first[packed->ranks];
 	int64_t *room = PP_NEW_ARRAY(arena, int64_t, problem->ranks);
 	for (uint32_t r = 0; r < problem->ranks; r++)
@@ -124,44 +154,6 @@ struct pp_packed_times *pp_packed_times_make(struct pp_arena *arena, const struc
 	return times;
 }
 
-/* When the input of an action is there: PP_UNSET while its producer has not run, which `*producer` then names. W and
- * what a rank has made itself is there by the order of the row. `queued`: behind what its channel brought before. */
-static inline uint64_t arrival(const struct pp_packed *packed, const struct pp_packed_times *times, bool queued,
-                               uint32_t id, uint32_t *producer)
-{
-	const uint64_t *end = times->end;
-	uint32_t kind = id % PP_ACTION_KINDS, stride = packed->microbatches * PP_ACTION_KINDS, before;
-	uint32_t stage = pp_id_stage(packed, id);
-	uint64_t hop;
-	if (kind == PP_F) {
-		if (stage == 0)
-			return 0;
-		before = id - stride;
-		hop = packed->stage[stage].forward_hop;
-	} else if (kind == PP_W) {
-		*producer = id - PP_W + PP_I;
-		return end[*producer];
-	} else {
-		uint64_t own = end[id - kind + PP_F];
-		if (own == PP_UNSET) {
-			*producer = id - kind + PP_F;
-			return PP_UNSET;
-		}
-		if (stage + 1 == packed->stages)
-			return own;
-		before = id + stride;
-		hop = packed->stage[stage].backward_hop;
-	}
-	*producer = before;
-	if (end[before] == PP_UNSET)
-		return PP_UNSET;
-	uint32_t channel = queued ? pp_packed_channel(&packed->stage[stage], kind) : PP_NO_CHANNEL;
-	if (channel == PP_NO_CHANNEL)
-		return end[before] + hop;
-	uint64_t *busy = &times->busy[channel];
-	return *busy = (*busy > end[before] ? *busy : end[before]) + hop;
-}
-
 static void sum_up(const struct pp_packed *packed, struct pp_packed_times *times)
 {
 	times->makespan = times->span = times->total = 0;
@@ -184,10 +176,22 @@ static inline bool too_late(const struct pp_packed *packed, const struct pp_pack
 	return times->rank_end[r] + left - (packed->span ? times->rank_start[r] : 0) > change->limit;
 }
 
+/* When the input of an action that began to travel at `produced` is there. `queued`: behind what its channel brought
+ * before. */
+static inline uint64_t arrival(const struct pp_packed_times *times, const struct pp_packed_step *step, bool queued,
+                               uint64_t produced)
+{
+	if (!queued || step->channel == PP_NO_CHANNEL)
+		return produced + step->hop;
+	uint64_t *busy = &times->busy[step->channel];
+	return *busy = (*busy > produced ? *busy : produced) + step->hop;
+}
+
 /* Run what is left behind times->position. `queued`, and whether there is a change, is known where this is used: of
  * what is not there nothing is left. */
-static inline bool run(const struct pp_packed *packed, const uint32_t *order, const struct pp_packed_change *change,
-                       bool queued, uint32_t left, struct pp_packed_times *times)
+__attribute__((always_inline)) static inline bool run(const struct pp_packed *packed, const uint32_t *order,
+                                                      const struct pp_packed_change *change, bool queued, uint32_t left,
+                                                      struct pp_packed_times *times)
 {
 	uint64_t *end = times->end;
 	uint32_t idle = 0, r = 0;
@@ -198,18 +202,20 @@ static inline bool run(const struct pp_packed *packed, const uint32_t *order, co
 			goto next;
 		uint32_t begin = at;
 		for (; at < limit; at++) {
-			uint32_t id = order[at], kind = id % PP_ACTION_KINDS, producer;
-			uint64_t there = arrival(packed, times, queued, id, &producer);
-			if (there == PP_UNSET) {
-				times->wait[r] = producer;
+			uint32_t id = order[at];
+			const struct pp_packed_step *step =
+			    &packed->step[pp_id_stage(packed, id) * PP_ACTION_KINDS + pp_id_kind(id)];
+			uint64_t produced = step->at_once ? 0 : end[id + step->input], there = 0;
+			if (produced == PP_UNSET || (!step->at_once && end[id + step->own] == PP_UNSET)) {
+				times->wait[r] = id + (produced == PP_UNSET ? step->input : step->own);
 				break;
 			}
-			const struct pp_packed_stage *stage = &packed->stage[pp_id_stage(packed, id)];
+			if (!step->at_once)
+				there = arrival(times, step, queued, produced);
 			if (at == packed->first[r])
 				times->rank_start[r] = there;
-			if (kind == PP_I || kind == PP_B)
-				free += stage->recompute;
-			free = (free > there ? free : there) + stage->ticks[kind];
+			free += step->ahead;
+			free = (free > there ? free : there) + step->ticks;
 			end[id] = free;
 			if (queued)
 				times->there[id] = there;

@@ -18,18 +18,28 @@ struct pp_packed_stage {
 	int64_t take[PP_ACTION_KINDS], give[PP_ACTION_KINDS]; /* bytes at the start and at the end of an action */
 };
 
+/* What a kind of action of a stage waits for, as the evaluation reads it. */
+struct pp_packed_step {
+	uint32_t input, own;   /* from its number to those of its input and of its own F, modulo 2^32; W: both its I */
+	bool at_once;          /* it has no input */
+	uint32_t channel;      /* that brings the input, or PP_NO_CHANNEL */
+	uint64_t hop;          /* of the input */
+	uint64_t ahead, ticks; /* what is recomputed before the input is used; what it takes then */
+};
+
 struct pp_packed {
 	uint32_t ranks, stages, microbatches;
 	uint32_t actions, ids; /* of an order; one more than the largest action */
 	bool fused, span;      /* span: value is the longest span, not the makespan */
 	const struct pp_packed_stage *stage;
-	const uint32_t *stage_of;    /* [stages * microbatches]: stage of an action / PP_ACTION_KINDS */
-	const uint32_t *stages_of;   /* all stages, by rank */
-	const uint32_t *first_stage; /* [ranks + 1] into stages_of */
-	const uint32_t *first;       /* [ranks + 1] into the actions of an order */
-	const int64_t *room;         /* [ranks] */
-	bool queued;                 /* a hop may find its channel busy (pp_order_queues) */
-	uint64_t *effort;            /* actions evaluated so far */
+	const struct pp_packed_step *step; /* [stages * PP_ACTION_KINDS] */
+	const uint32_t *stage_of;          /* [stages * microbatches]: stage of an action / PP_ACTION_KINDS */
+	const uint32_t *stages_of;         /* all stages, by rank */
+	const uint32_t *first_stage;       /* [ranks + 1] into stages_of */
+	const uint32_t *first;             /* [ranks + 1] into the actions of an order */
+	const int64_t *room;               /* [ranks] */
+	bool queued;                       /* a hop may find its channel busy (pp_order_queues) */
+	uint64_t *effort;                  /* actions evaluated so far */
 };
 
 /* Where an evaluation puts its results; all arrays are the caller's. */
