@@ -181,14 +181,30 @@ static bool make_quickly(void *context, const struct pp_stages *stages, struct p
 	struct pp_resolved quick = unit->resolved;
 	const struct pp_spec *spec = &quick.spec;
 	quick.spec.seek.trial = true;
+	if (spec->seek.objective == PP_SEEK_MEMORY) /* what it may cost is counted from the fastest */
+		quick.spec.seek.objective = PP_SEEK_TIME;
 	struct pp_diag *unseen = pp_diag_create(unit->arena, unit->sources);
 	const struct pp_order_problem *problem = pp_order_of_stages(unit->arena, spec, unit->draft.stage_rank, stages,
 	                                                            unit->order_headroom, spec->schedule_memory);
 	return pp_schedule_make(unit->arena, &quick, unit->sources, unseen, problem, true, schedule);
 }
 
-/* Where the split is ours and time is what counts, the simulated makespan has the last word. When the plan has asked
- * for another round, rows that depend on costs are not made again for every split that is tried. */
+/* The longest span of quickly made rows; UINT64_MAX: there are none. */
+static uint64_t span_on(struct pp_unit *unit, const struct pp_stages *stages)
+{
+	const struct pp_spec *spec = &unit->resolved.spec;
+	struct pp_schedule schedule = {0};
+	struct pp_order_times times;
+	if (!make_quickly(unit, stages, &schedule))
+		return UINT64_MAX;
+	const struct pp_order_problem *problem = pp_order_of_stages(unit->arena, spec, unit->draft.stage_rank, stages,
+	                                                            unit->order_headroom, spec->schedule_memory);
+	return pp_order_run(unit->arena, problem, schedule.rows, false, &times) ? times.longest_span : UINT64_MAX;
+}
+
+/* Where the split is ours, the simulated makespan has the last word; of a search for the shortest span, among it and
+ * the split with the fastest slowest rank the span has. When the plan has asked for another round, rows that depend on
+ * costs are not made again for every split that is tried. */
 static void balance_jointly(struct pp_unit *unit)
 {
 	const struct pp_spec *spec = &unit->resolved.spec;
@@ -199,9 +215,12 @@ static void balance_jointly(struct pp_unit *unit)
 	                             .make = pp_schedule_aware(&unit->resolved) ? make_quickly : NULL,
 	                             .context = unit,
 	                             .once = spec->seek.trial || unit->replans > 0};
-	if (spec->seek.objective == PP_SEEK_TIME && !spec->stages.split && spec->stages.balance == PP_BALANCE_TIME &&
-	    unit->draft.stages > 1)
-		pp_joint_balance(unit->arena, &loop, &unit->stages);
+	if (spec->stages.split || spec->stages.balance != PP_BALANCE_TIME || unit->draft.stages == 1)
+		return;
+	struct pp_stages balanced = unit->stages;
+	pp_joint_balance(unit->arena, &loop, &unit->stages);
+	if (spec->seek.objective == PP_SEEK_SPAN && span_on(unit, &balanced) <= span_on(unit, &unit->stages))
+		unit->stages = balanced;
 }
 
 enum { MOST_SPLITS = 4 };
