@@ -20,7 +20,7 @@ struct bench {
 	struct gpu_ceilings ceilings;
 	size_t tokens, columns, elements, seq;
 	void *a, *b, *c, *d, *e; /* bf16 */
-	float *x, *y, *z, *w;    /* f32, a quarter of the elements */
+	float *x, *y, *z, *w;    /* f32, a quarter of the elements; w is 0: roots of second moments must exist */
 	size_t floats;
 	void *scratch;
 	int32_t *ids;
@@ -60,8 +60,8 @@ static void norm_dx(void *at)
 static void norm_dw(void *at)
 {
 	const struct bench *t = at;
-	pp_cuda_norm_dw(t->stream, PP_CUDA_BF16, t->tokens, t->columns, false, t->a, t->b, t->x, t->y, t->z, true, t->w,
-	                true, t->scratch);
+	pp_cuda_norm_dw(t->stream, PP_CUDA_BF16, t->tokens, t->columns, false, t->a, t->b, t->x, t->y, t->z, true,
+	                t->z + t->columns, true, t->scratch);
 }
 
 static void activate(void *at)
@@ -350,6 +350,7 @@ static struct bench bench_make(bool rehearsal)
 	float **const floats[] = {&bench.x, &bench.y, &bench.z, &bench.w};
 	for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
 		*floats[i] = filled(stream, PP_CUDA_F32, larger(bench.floats, rehearsal ? 4096 : 1600 * vocabulary));
+	gpu_must(cudaMemsetAsync(bench.w, 0, bench.floats * sizeof *bench.w, stream), "filling");
 	uint64_t bytes = larger(pp_scratch_norm_dw(bench.tokens, bench.columns), pp_scratch_rotate(bench.seq, 64));
 	bytes = larger(bytes, pp_scratch_column_sums(bench.tokens, bench.columns));
 	bytes = larger(bytes, larger(pp_scratch_cross_entropy(bench.tokens), pp_scratch_square_norms()));

@@ -23,7 +23,7 @@ struct gpu_ceilings {
 	double copy;    /* bytes/s of a large copy on the device, read and written */
 	double product; /* floating-point operations/s of 8192^3 in bf16, by the fastest of the library's algorithms */
 };
-/* Prints them, too. */
+/* Prints them, too. Call it first: it waits for the GPU's clocks to rise. */
 struct gpu_ceilings gpu_ceilings_measure(cudaStream_t stream, bool rehearsal);
 
 #ifdef __cplusplus
