@@ -83,8 +83,8 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
 	properties->uuid.bytes[0] = (char)((int)pp_fake_settings()->first + device + 1);
 	properties->totalGlobalMem = pp_fake_settings()->memory;
 	properties->sharedMemPerBlock = 48 * 1024;
-	properties->sharedMemPerBlockOptin = 227 * 1024;
-	properties->sharedMemPerMultiprocessor = 228 * 1024;
+	properties->sharedMemPerBlockOptin = (size_t)pp_fake_settings()->shared - 1024;
+	properties->sharedMemPerMultiprocessor = (size_t)pp_fake_settings()->shared;
 	properties->regsPerBlock = properties->regsPerMultiprocessor = 65536;
 	properties->warpSize = 32;
 	properties->maxThreadsPerBlock = 1024;
@@ -128,10 +128,10 @@ static bool attribute_of(enum cudaDeviceAttr attribute, int device, int *value)
 		*value = 48 * 1024;
 		return true;
 	case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-		*value = 227 * 1024;
+		*value = pp_fake_settings()->shared - 1024;
 		return true;
 	case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
-		*value = 228 * 1024;
+		*value = pp_fake_settings()->shared;
 		return true;
 	case cudaDevAttrL2CacheSize:
 		*value = 50 << 20;

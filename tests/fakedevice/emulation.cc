@@ -32,7 +32,7 @@ namespace
 
 enum { THREADS = 1024, WARP = 32, WARPS = THREADS / WARP };
 enum : uint64_t { SPARE = 256 << 10 }; /* below the lowest stack, so that one that is too small can be reported */
-enum : uint64_t { STATIC_LIMIT = 48 << 10, SHARED_LIMIT = 227 << 10, CANARY = 0x7a5c3e91d2b64f08 };
+enum : uint64_t { STATIC_LIMIT = 48 << 10, CANARY = 0x7a5c3e91d2b64f08 };
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum : uint64_t { STACK = 256 << 10 };
 #else
@@ -489,10 +489,12 @@ void allow_shared(const void *kernel, uint64_t bytes)
 
 void check_shared(const struct grid *grid, const void *kernel)
 {
-	if (grid->shared_bytes > SHARED_LIMIT)
-		stop(grid->name, "a block has 227 KiB of shared memory, the launch asks for more");
+	int limit = 0;
 	if (grid->shared_bytes <= STATIC_LIMIT)
 		return;
+	(void)cudaDeviceGetAttribute(&limit, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0);
+	if (grid->shared_bytes > (uint64_t)limit)
+		stop(grid->name, "the launch asks for more shared memory than a block of this device has");
 	struct allowances &all = allowed();
 	std::lock_guard<std::mutex> guard(all.lock);
 	auto found = all.kernels.lower_bound({kernel, grid->shared_bytes});

@@ -43,6 +43,7 @@ static void start(void)
 	    .jitter = number("PP_FAKE_JITTER", 0),
 	    .buffered = number("PP_FAKE_BUFFERED", 0),
 	    .memory = number("PP_FAKE_MEMORY_MIB", 4096) << 20,
+	    .shared = (int)number("PP_FAKE_SHARED_KIB", 228) << 10,
 	    .threads = (uint32_t)number("PP_FAKE_THREADS", 2),
 	    .quiet_ms = (uint32_t)number("PP_FAKE_QUIET_MS", 500),
 	    .stall_ms = (uint32_t)number("PP_FAKE_STALL_MS", 10000),

@@ -12,6 +12,7 @@ struct pp_fake_settings {
 	uint64_t jitter;         /* PP_FAKE_JITTER: seed of delays and of the order of streams; 0: none */
 	uint64_t buffered;       /* PP_FAKE_BUFFERED: sends up to this many bytes complete early; 0: strict rendezvous */
 	uint64_t memory;         /* PP_FAKE_MEMORY_MIB, of each device, in bytes */
+	int shared;              /* PP_FAKE_SHARED_KIB of a multiprocessor, in bytes; a block gets 1 KiB less */
 	uint32_t threads;        /* PP_FAKE_THREADS that run the streams */
 	uint32_t quiet_ms;       /* PP_FAKE_QUIET_MS: all are blocked and nothing moved for so long: a deadlock */
 	uint32_t stall_ms;       /* PP_FAKE_STALL_MS: the same where some host thread is outside of the fake */

@@ -16,6 +16,11 @@ using dq_64 = dq_plan<64, 4, 2, 64, 2>;
 using dq_128 = dq_plan<128, 4, 2, 32, 2>;
 using dkv_64 = dkv_plan<64, 4, 2, 64, 32, 2>;
 using dkv_128 = dkv_plan<128, 4, 1, 64, 32, 2>;
+/* Where two such blocks do not fit a multiprocessor's shared memory (before compute capability 9.0), of which a block
+ * alone may have too little (8.6 and 8.9: 99 KiB): fewer rows a block, the same bits. */
+using dq_128_small = dq_plan<128, 4, 1, 32, 2>;
+using dkv_128_small = dkv_plan<128, 4, 1, 32, 32, 2>;
+static_assert(dq_128::SHARED_BYTES <= dkv_128::SHARED_BYTES, "the second pass decides");
 
 static bool aligned(const void *array)
 {
@@ -25,6 +30,15 @@ static bool aligned(const void *array)
 static bool takes_tensor_cores(enum pp_cuda_type type, const struct pp_attention *shape)
 {
 	return type == PP_CUDA_BF16 && shape->head_columns % 8 == 0 && shape->head_columns <= 128;
+}
+
+static bool two_fit(int shared_bytes)
+{
+	enum { RESERVED = 1024 }; /* of each block, by CUDA */
+	int device = 0, most = 0;
+	(void)cudaGetDevice(&device);
+	(void)cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device);
+	return 2 * (shared_bytes + RESERVED) <= most;
 }
 
 void pp_cuda_attention(cudaStream_t stream, enum pp_cuda_type type, const struct pp_attention *shape, const void *q,
@@ -53,8 +67,11 @@ void pp_cuda_attention_dx(cudaStream_t stream, enum pp_cuda_type type, const str
 	} else if (shape->head_columns <= 64) {
 		attention_dq_launch<dq_64>(stream, shape, &arrays);
 		attention_dkv_launch<dkv_64>(stream, shape, &arrays);
-	} else {
+	} else if (two_fit(dkv_128::SHARED_BYTES)) {
 		attention_dq_launch<dq_128>(stream, shape, &arrays);
 		attention_dkv_launch<dkv_128>(stream, shape, &arrays);
+	} else {
+		attention_dq_launch<dq_128_small>(stream, shape, &arrays);
+		attention_dkv_launch<dkv_128_small>(stream, shape, &arrays);
 	}
 }
