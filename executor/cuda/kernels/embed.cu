@@ -6,7 +6,7 @@
 #include "vector.h"
 
 enum { BLOCK = 256, ROWS = BLOCK / WARP };
-enum { SCANNED = 4, LOADED = 2 }; /* ids that a lane looks at in one go, packs of a row that it loads together */
+enum { SCANNED = 4, LOADED = 2, SAMPLES = 4 }; /* that a lane takes together: ids, packs of a row, rows of a sum */
 
 struct table {
 	size_t first, rows;
@@ -167,12 +167,20 @@ template <typename T, bool aligned> __global__ void embed_positions(positions_ca
 		pack<SIZE> sum = {};
 		if (call.accumulate)
 			sum = load_f32<aligned, SIZE>(row, number, call.columns);
-#pragma unroll 4
-		for (size_t t = from; t < call.tokens; t += call.seq) {
-			pack<SIZE> dy = load<aligned>(call.dy + t * call.columns, number, call.columns);
+#pragma unroll 1
+		for (size_t first = from; first < call.tokens; first += call.seq * SAMPLES) {
+			raw_pack<T> raw[SAMPLES] = {};
 #pragma unroll
-			for (int i = 0; i < SIZE; i++)
-				sum.at[i] += dy.at[i];
+			for (int i = 0; i < SAMPLES; i++)
+				if (first + i * call.seq < call.tokens)
+					raw[i] = load_raw<aligned>(call.dy + (first + i * call.seq) * call.columns, number, call.columns);
+#pragma unroll
+			for (int i = 0; i < SAMPLES; i++) {
+				pack<SIZE> dy = unpacked(raw[i]);
+#pragma unroll
+				for (int j = 0; j < SIZE; j++)
+					sum.at[j] += dy.at[j];
+			}
 		}
 		store_f32<aligned, SIZE>(row, number, call.columns, sum);
 	}

@@ -114,15 +114,23 @@ struct chunks_call {
 /* blockIdx.y: which of the two sums. A thread per column and line of chunks. */
 __global__ void __launch_bounds__(BLOCK) sum_chunks(const __grid_constant__ chunks_call call)
 {
+	enum { LOADED = 16 }; /* together: as many as there are at most */
 	__shared__ float lines[LINES][WARP];
 	size_t column = (size_t)blockIdx.x * WARP + threadIdx.x;
 	const float *partial = call.partial[blockIdx.y];
 	float *to = call.to[blockIdx.y];
 	float sum = 0;
-	if (column < call.columns) {
-#pragma unroll 8
-		for (size_t chunk = threadIdx.y; chunk < call.chunks; chunk += LINES)
-			sum += partial[chunk * call.columns + column];
+#pragma unroll 1
+	for (size_t first = threadIdx.y; first < call.chunks; first += LINES * LOADED) {
+		float loaded[LOADED];
+#pragma unroll
+		for (int i = 0; i < LOADED; i++) {
+			size_t chunk = first + i * LINES;
+			loaded[i] = chunk < call.chunks && column < call.columns ? partial[chunk * call.columns + column] : 0.0f;
+		}
+#pragma unroll
+		for (int i = 0; i < LOADED; i++)
+			sum += loaded[i];
 	}
 	lines[threadIdx.y][threadIdx.x] = sum;
 	__syncthreads();
