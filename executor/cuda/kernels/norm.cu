@@ -1,12 +1,14 @@
 /* Layer norm and root-mean-square norm of rows, with or without the residual sum before them, and the input gradient. A
- * row belongs to 32 to 256 threads, which read it once and hold it in registers; rows too long for that, and those
+ * row belongs to 32 to 512 threads, which read it once and hold it in registers; rows too long for that, and those
  * that are not made of whole packs, are read again for each pass. */
 #include "launch.h"
 
 #include "kernels_cuda.h"
 #include "vector.h"
 
-enum { HELD = 4, BLOCK = 256 }; /* packs of a row that a thread holds; threads of a block, and most of a row */
+enum { HELD = 4, BLOCK = 256, LONGEST = 512 }; /* packs of a row that a thread holds; threads of a block, most of a row */
+/* So many threads of a multiprocessor shall find registers where each holds three rows; blocks have fewer. */
+enum { TOGETHER = 768 };
 
 template <typename T> struct norm_call {
 	size_t rows, columns;
@@ -91,7 +93,7 @@ __device__ __forceinline__ void add_residual(const norm_call<T> &call, size_t ro
 }
 
 template <typename T, bool aligned, bool held, bool adds>
-__global__ void __launch_bounds__(BLOCK) norm_rows(norm_call<T> call)
+__global__ void __launch_bounds__(LONGEST, 2) norm_rows(norm_call<T> call)
 {
 	enum { SIZE = pack_of<T>::SIZE };
 	__shared__ float shared[2][WARPS_MAX];
@@ -157,7 +159,8 @@ template <typename T> struct norm_dx_call {
 /* With h = (x - mean) * rstd and g = dy * gamma: dx = rstd * (g - mean(g) - h * mean(g * h)); without the mean(g) for
  * the root-mean-square norm. */
 template <typename T, bool aligned, bool held, bool adds>
-__global__ void __launch_bounds__(BLOCK, adds ? 3 : 4) norm_rows_dx(norm_dx_call<T> call)
+__global__ void __launch_bounds__(held && adds ? TOGETHER : LONGEST, held && adds ? 1 : 2)
+    norm_rows_dx(norm_dx_call<T> call)
 {
 	enum { SIZE = pack_of<T>::SIZE };
 	__shared__ float shared[2][WARPS_MAX];
@@ -203,7 +206,8 @@ __global__ void __launch_bounds__(BLOCK, adds ? 3 : 4) norm_rows_dx(norm_dx_call
 
 /* ---- launches --------------------------------------------------------------------------------- */
 
-/* Threads of a row by rows of a block: as few threads as can hold the row, and BLOCK in all. */
+/* Threads of a row by rows of a block: as few threads as can hold the row, and BLOCK in all, or all those of a long row.
+ */
 struct row_shape {
 	dim3 block;
 	unsigned grid;
@@ -214,9 +218,9 @@ static struct row_shape row_shape_of(size_t rows, size_t columns, size_t pack_si
 {
 	size_t packs = ceil_of(columns, pack_size);
 	unsigned threads = WARP;
-	while (threads < BLOCK && (size_t)threads * HELD < packs)
+	while (threads < LONGEST && (size_t)threads * HELD < packs)
 		threads *= 2;
-	unsigned together = BLOCK / threads;
+	unsigned together = threads < BLOCK ? BLOCK / threads : 1;
 	if (together > rows)
 		together = (unsigned)rows;
 	return {dim3(threads, together), blocks_of(rows, together), packs <= (size_t)threads * HELD};
