@@ -107,9 +107,16 @@ static void take_columns(void *at)
 	pp_cuda_take_columns(t->stream, PP_CUDA_BF16, t->tokens, t->columns, t->columns / 2, t->columns / 2, t->a, t->c);
 }
 
+/* Rows four times as long: they still fit the registers of a block. */
+static void norm_long(void *at)
+{
+	const struct bench *t = at;
+	pp_cuda_norm(t->stream, PP_CUDA_BF16, t->tokens / 4, t->columns * 4, false, t->a, t->b, t->c, t->d, t->x, t->y);
+}
+
 static size_t loss_columns(const struct bench *t)
 {
-	return t->rehearsal ? 64 : vocabulary;
+	return t->rehearsal ? 1024 : vocabulary;
 }
 
 static size_t loss_tokens(const struct bench *t)
@@ -123,6 +130,36 @@ static void cross_entropy(void *at)
 	size_t columns = loss_columns(t);
 	pp_cuda_cross_entropy(t->stream, PP_CUDA_BF16, loss_tokens(t), columns, columns, false, t->a, t->ids, t->c,
 	                      t->numbers + SUMS, t->scratch);
+}
+
+/* A vocabulary whose rows do not stay in the cache. */
+static void cross_entropy_long(void *at)
+{
+	const struct bench *t = at;
+	size_t columns = t->columns * 32;
+	pp_cuda_cross_entropy(t->stream, PP_CUDA_BF16, t->elements / columns, columns, columns, false, t->a, t->ids, t->c,
+	                      t->numbers + SUMS, t->scratch);
+}
+
+/* The first half of the columns of the loss, of two members. */
+static struct pp_vocab_part half_of_loss(const struct bench *t)
+{
+	return (struct pp_vocab_part){loss_columns(t), 0, loss_columns(t) / 2};
+}
+
+static void loss_stats(void *at)
+{
+	const struct bench *t = at;
+	struct pp_vocab_part part = half_of_loss(t);
+	pp_cuda_cross_entropy_stats(t->stream, PP_CUDA_BF16, &part, loss_tokens(t) * 2, t->a, t->ids, t->x);
+}
+
+static void loss_shard(void *at)
+{
+	const struct bench *t = at;
+	struct pp_vocab_part part = half_of_loss(t);
+	pp_cuda_cross_entropy_part(t->stream, PP_CUDA_BF16, &part, loss_tokens(t) * 2, 2, false, t->a, t->ids, t->x, t->c,
+	                           t->numbers + SUMS, t->scratch);
 }
 
 /* The table is as large as the other arrays. */
@@ -185,6 +222,7 @@ static const struct {
     {"add_bias", add_bias, ELEMENTS, 6},
     {"take_columns", take_columns, ELEMENTS, 2},
     {"norm", norm, ELEMENTS, 4},
+    {"norm_long", norm_long, ELEMENTS, 4},
     {"add_norm", add_norm, ELEMENTS, 8},
     {"norm_dx", norm_dx, ELEMENTS, 6},
     {"norm_dw", norm_dw, ELEMENTS, 4},
@@ -195,6 +233,9 @@ static const struct {
     {"rope", rotate, ELEMENTS, 4},
     {"embed", embed, ELEMENTS, 4},
     {"cross_entropy", cross_entropy, LOGITS, 4},
+    {"xent_long", cross_entropy_long, ELEMENTS, 4},
+    {"xent_stats", loss_stats, LOGITS, 2},
+    {"xent_shard", loss_shard, LOGITS, 4},
     {"column_sums", column_sums, ELEMENTS, 2},
     {"square_norms", square_norms, FLOATS, 4},
     {"adamw", adamw, FLOATS, 30},
@@ -303,7 +344,7 @@ static int32_t *random_ids(const struct bench *bench)
 {
 	int32_t *host, *device;
 	size_t rows = table_rows(bench) < loss_columns(bench) ? table_rows(bench) : loss_columns(bench);
-	size_t count = (size_t)larger(bench->tokens, loss_tokens(bench)), bytes = count * sizeof *host;
+	size_t count = (size_t)larger(bench->tokens, 2 * loss_tokens(bench)), bytes = count * sizeof *host;
 	gpu_must(cudaMallocHost((void **)&host, bytes), "allocating");
 	gpu_must(cudaMalloc((void **)&device, bytes), "allocating");
 	uint64_t state = 1;
@@ -353,7 +394,8 @@ static struct bench bench_make(bool rehearsal)
 	gpu_must(cudaMemsetAsync(bench.w, 0, bench.floats * sizeof *bench.w, stream), "filling");
 	uint64_t bytes = larger(pp_scratch_norm_dw(bench.tokens, bench.columns), pp_scratch_rotate(bench.seq, 64));
 	bytes = larger(bytes, pp_scratch_column_sums(bench.tokens, bench.columns));
-	bytes = larger(bytes, larger(pp_scratch_cross_entropy(bench.tokens), pp_scratch_square_norms()));
+	size_t losses = (size_t)larger(bench.tokens, 2 * loss_tokens(&bench));
+	bytes = larger(bytes, larger(pp_scratch_cross_entropy(losses), pp_scratch_square_norms()));
 	gpu_must(cudaMalloc(&bench.scratch, (size_t)bytes), "allocating");
 	bench.ids = random_ids(&bench);
 	bench.numbers = some_numbers(stream);
