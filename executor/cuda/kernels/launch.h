@@ -8,7 +8,8 @@
  *  PP_READS, PP_WRITES  what the next launch of this thread touches, for checks of bounds and order
  *  PP_LAUNCH            threads of a block meet at barriers, exchange registers or share memory
  *  PP_LAUNCH_FREE       they do not: each thread may run to its end before the next starts
- *  PP_ALLOW_SHARED      before a launch with more than 48 KiB of shared memory: its dynamic part */
+ *  PP_ALLOW_SHARED      before a launch with more than 48 KiB of shared memory: its dynamic part; the first-level cache
+ *                       gives way, so that as many blocks fit as there is memory for */
 #ifndef PP_LAUNCH_H
 #define PP_LAUNCH_H
 
@@ -23,7 +24,9 @@
 	(kernel)<<<(grid), (block), (shared_bytes), (stream)>>>(__VA_ARGS__)
 #define PP_LAUNCH_FREE(kernel, grid, block, stream, ...) (kernel)<<<(grid), (block), 0, (stream)>>>(__VA_ARGS__)
 #define PP_ALLOW_SHARED(kernel, bytes)                                                                                 \
-	((void)cudaFuncSetAttribute((const void *)(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize, (int)(bytes)))
+	((void)cudaFuncSetAttribute((const void *)(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize, (int)(bytes)),    \
+	 (void)cudaFuncSetAttribute((const void *)(kernel), cudaFuncAttributePreferredSharedMemoryCarveout,                \
+	                            cudaSharedmemCarveoutMaxShared))
 #define PP_DYNAMIC_SHARED(type, name)                                                                                  \
 	extern __shared__ __align__(128) unsigned char pp_dynamic_shared[];                                                \
 	type *name = reinterpret_cast<type *>(pp_dynamic_shared)
