@@ -8,6 +8,7 @@
 #include "gemm.h"
 
 #include "ir/program.h"
+#include "ir/scratch.h"
 
 #include <assert.h>
 #include <cublasLt.h>
@@ -22,6 +23,7 @@ struct plan {
 	cublasLtMatmulDesc_t operation;
 	cublasLtMatrixLayout_t a, b, d;
 	cublasLtMatmulAlgo_t algorithm;
+	uint64_t workspace_bytes;
 };
 
 struct pp_gemm {
@@ -163,14 +165,22 @@ static bool prefer(cublasLtMatmulPreference_t preference, uint64_t workspace_byt
 	return done(result, "preferences", status);
 }
 
+/* What the library may use decides what it chooses. So that is of the shape alone, whatever else the rank has room for:
+ * the same layer has the same bits on every rank, however the model is cut. */
 static bool choose(struct pp_gemm *gemm, struct plan *plan, struct pp_status *status)
 {
+	const struct operands by = operands_of(&plan->shape);
 	cublasLtMatmulPreference_t preference = NULL;
 	cublasLtMatmulHeuristicResult_t best;
 	int found = 0;
+	plan->workspace_bytes = pp_scratch_product(by.m, by.n);
+	if (plan->workspace_bytes > gemm->workspace_bytes)
+		return pp_fail(status, PP_EXIT_ENVIRONMENT,
+		               "a product of %zu x %zu wants %" PRIu64 " bytes of workspace, there are %" PRIu64, by.m, by.n,
+		               plan->workspace_bytes, gemm->workspace_bytes);
 	if (!done(cublasLtMatmulPreferenceCreate(&preference), "preferences", status))
 		return false;
-	bool chosen = prefer(preference, gemm->workspace_bytes, status) &&
+	bool chosen = prefer(preference, plan->workspace_bytes, status) &&
 	              done(cublasLtMatmulAlgoGetHeuristic(gemm->handle, plan->operation, plan->a, plan->b, plan->d, plan->d,
 	                                                  preference, 1, &best, &found),
 	                   "choice of an algorithm", status);
@@ -299,7 +309,7 @@ static void multiply(struct pp_gemm *gemm, cudaStream_t stream, const struct pp_
 		result = cublasLtMatmulDescSetAttribute(plan->operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
 	if (result == CUBLAS_STATUS_SUCCESS)
 		result = cublasLtMatmul(gemm->handle, plan->operation, &alpha, a, plan->a, b, plan->b, &beta, d, plan->d, d,
-		                        plan->d, &plan->algorithm, workspace, gemm->workspace_bytes, stream);
+		                        plan->d, &plan->algorithm, workspace, plan->workspace_bytes, stream);
 	if (result != CUBLAS_STATUS_SUCCESS && !gemm->failure[0])
 		snprintf(gemm->failure, sizeof gemm->failure, "cublasLt: product of %zu tokens, %zu inputs, %zu outputs: %s",
 		         shape->tokens, shape->inputs, shape->outputs, cublasLtGetStatusString(result));

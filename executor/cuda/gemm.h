@@ -2,8 +2,8 @@
  * first step: its algorithm is chosen once, so that a product has the same bits in every call, in graphs and out of
  * them. f32: exact f32 arithmetic, no TF32. bf16: f32 accumulation, one rounding. Weight gradients are f32 in both.
  *
- * One object per device; not for two threads at once. The workspace is scratch memory of the caller (ir/scratch.h),
- * aligned to 256 bytes, of at least the bytes given at create. */
+ * One object per device; not for two threads at once. The workspace is scratch memory of the caller (ir/scratch.h:
+ * pp_scratch_product of the largest result), aligned to 256 bytes, of at least the bytes given at create. */
 #ifndef PP_GEMM_H
 #define PP_GEMM_H
 

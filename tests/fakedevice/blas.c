@@ -271,6 +271,48 @@ static cublasStatus_t make_product(const struct description *description, const 
 	return bias && !description->bias ? CUBLAS_STATUS_INVALID_VALUE : CUBLAS_STATUS_SUCCESS;
 }
 
+/* FNV-1a: Fowler, Noll, Vo. */
+static uint64_t mixed(uint64_t hash, uint64_t value)
+{
+	for (int i = 0; i < 8; i++, value >>= 8)
+		hash = (hash ^ (value & 0xff)) * 0x100000001b3;
+	return hash;
+}
+
+/* The library picks kernels by all that it knows at a call: shapes, types, forms, and whether C is read. */
+static uint64_t code_of(const struct pp_fake_product *product)
+{
+	const struct pp_fake_matrix *matrices[] = {&product->a, &product->b, &product->d};
+	uint64_t hash = 0xcbf29ce484222325;
+	for (int i = 0; i < 3; i++) {
+		hash = mixed(hash, (uint64_t)matrices[i]->type);
+		hash = mixed(hash, matrices[i]->rows);
+		hash = mixed(hash, matrices[i]->columns);
+	}
+	hash = mixed(hash, (uint64_t)product->transpose_a << 1 | product->transpose_b);
+	return mixed(hash, (uint64_t)(product->bias != NULL) << 1 | (product->beta != 0));
+}
+
+/* Which algorithm is best depends on the workspace that it may use, and bits depend on the algorithm. */
+static void check_workspace(const struct pp_fake_product *product, uint64_t workspace)
+{
+	static struct known {
+		struct known *next;
+		uint64_t code, workspace;
+	} * all;
+	uint64_t code = code_of(product);
+	for (const struct known *known = all; known; known = known->next)
+		if (known->code == code && known->workspace != workspace)
+			pp_fake_fault("cublasLtMatmulAlgoGetHeuristic: the same product has %llu bytes of workspace here and %llu "
+			              "there: it may have other bits",
+			              (unsigned long long)workspace, (unsigned long long)known->workspace);
+		else if (known->code == code)
+			return;
+	struct known *known = pp_fake_new(sizeof *known);
+	*known = (struct known){all, code, workspace};
+	all = known;
+}
+
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t description,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
@@ -289,9 +331,10 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
 	if (wanted < 1 || status != CUBLAS_STATUS_SUCCESS)
 		return wanted < 1 ? CUBLAS_STATUS_INVALID_VALUE : status;
 	pp_fake_lock();
-	pp_fake_frozen("a matmul algorithm was chosen");
-	pp_fake_unlock();
 	const struct preference *ours = (const struct preference *)preference;
+	pp_fake_frozen("a matmul algorithm was chosen");
+	check_workspace(&product, ours->workspace);
+	pp_fake_unlock();
 	struct algorithm algorithm = {.mark = ALGORITHM_MARK,
 	                              .workspace = ours->workspace < WORKSPACE_WANTED ? 0 : WORKSPACE_WANTED};
 	memcpy(algorithm.alignment, ours->alignment, sizeof algorithm.alignment);
@@ -348,28 +391,6 @@ static bool algorithm_fits(const cublasLtMatmulAlgo_t *given, const struct pp_fa
 			return false;
 		}
 	return true;
-}
-
-/* FNV-1a: Fowler, Noll, Vo. */
-static uint64_t mixed(uint64_t hash, uint64_t value)
-{
-	for (int i = 0; i < 8; i++, value >>= 8)
-		hash = (hash ^ (value & 0xff)) * 0x100000001b3;
-	return hash;
-}
-
-/* The library picks kernels by all that it knows at a call: shapes, types, forms, and whether C is read. */
-static uint64_t code_of(const struct pp_fake_product *product)
-{
-	const struct pp_fake_matrix *matrices[] = {&product->a, &product->b, &product->d};
-	uint64_t hash = 0xcbf29ce484222325;
-	for (int i = 0; i < 3; i++) {
-		hash = mixed(hash, (uint64_t)matrices[i]->type);
-		hash = mixed(hash, matrices[i]->rows);
-		hash = mixed(hash, matrices[i]->columns);
-	}
-	hash = mixed(hash, (uint64_t)product->transpose_a << 1 | product->transpose_b);
-	return mixed(hash, (uint64_t)(product->bias != NULL) << 1 | (product->beta != 0));
 }
 
 static cublasStatus_t submit(struct pp_fake_host *host, struct CUstream_st *stream,

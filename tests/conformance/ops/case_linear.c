@@ -13,15 +13,18 @@ static const struct linear_case cases[] = {
     {33, 40, 24, true}, {100, 17, 130, true}, {128, 256, 64, true},
 };
 
-/* Products of one shape, with the workspace that the formulas give them. NULL: the case has failed. */
+/* Products of one shape, with the workspace that the formulas give them, by an object that has room for larger ones:
+ * the algorithm must be that of one which has not. NULL: the case has failed. */
 static struct pp_gemm *products(struct ops *ops, const struct linear_case *c, enum pp_gemm_kind kind,
                                 uint64_t workspace)
 {
 	struct pp_status status = {0};
-	struct pp_gemm *gemm = pp_gemm_create(workspace, &status);
+	struct pp_gemm *exact = pp_gemm_create(workspace, &status), *gemm = pp_gemm_create(2 * workspace, &status);
 	bool bias = kind == PP_GEMM_LINEAR && c->bias;
 	struct pp_gemm_shape shape = {kind, ops->type, bias, c->tokens, c->inputs, c->outputs};
-	if (gemm && pp_gemm_plan(gemm, &shape, &status))
+	bool planned = exact && gemm && pp_gemm_plan(exact, &shape, &status) && pp_gemm_plan(gemm, &shape, &status);
+	pp_gemm_destroy(exact);
+	if (planned)
 		return gemm;
 	ops_fail(ops, status.text);
 	pp_gemm_destroy(gemm);
