@@ -37,8 +37,15 @@ if(NOT PP_CUDA STREQUAL "OFF" AND NOT PP_FUZZ) # fuzz programs are clang's alone
   pp_find_cuda_compilers(PP_CUDA_COMPILERS)
   if(PP_CUDA_COMPILERS)
     # Real code only: `native` needs a GPU while building, and PTX would be compiled at the first start.
-    if(NOT CMAKE_CUDA_ARCHITECTURES)
-      set(CMAKE_CUDA_ARCHITECTURES "80-real;90-real;100-real" CACHE STRING "GPU architectures to build for")
+    if(NOT CMAKE_CUDA_ARCHITECTURES) # all of these that this nvcc knows
+      execute_process(COMMAND ${CMAKE_CUDA_COMPILER} --list-gpu-code OUTPUT_VARIABLE known)
+      set(architectures "")
+      foreach(architecture 80 90 100)
+        if(known MATCHES "sm_${architecture}[^0-9]")
+          list(APPEND architectures ${architecture}-real)
+        endif()
+      endforeach()
+      set(CMAKE_CUDA_ARCHITECTURES "${architectures}" CACHE STRING "GPU architectures to build for")
     endif()
     enable_language(CXX)
     enable_language(CUDA)

@@ -142,10 +142,11 @@ static bool make_kernels(struct pp_device *device, struct pp_status *status)
 static bool make(struct pp_device *device, const struct pp_device_options *options, struct pp_status *status)
 {
 	if (!pp_gpu_choose(options->gpus, options->local, &device->cuda.ordinal, status) ||
-	    !pp_cuda_enter(device->cuda.ordinal, status) || !make_streams(device, status) ||
-	    !pp_cuda_memory_make(device, options, status) || !pp_cuda_zero_all(device, status) ||
-	    !pp_cuda_tail_make(device, status) || !pp_cuda_marks_make(device, options->marks, status) ||
-	    !make_kernels(device, status) || !pp_cuda_bodies_make(device, options->graph == PP_GRAPH_BODY, status))
+	    !pp_cuda_enter(device->cuda.ordinal, status) || !pp_gpu_fits(device->cuda.ordinal, status) ||
+	    !make_streams(device, status) || !pp_cuda_memory_make(device, options, status) ||
+	    !pp_cuda_zero_all(device, status) || !pp_cuda_tail_make(device, status) ||
+	    !pp_cuda_marks_make(device, options->marks, status) || !make_kernels(device, status) ||
+	    !pp_cuda_bodies_make(device, options->graph == PP_GRAPH_BODY, status))
 		return false;
 	/* Trying the kernels has left its marks. */
 	bool ok =

@@ -2,6 +2,8 @@
  * say so. */
 #include "gpu.h"
 
+#include "kernels/kernels_cuda.h"
+
 #include <cuda_runtime_api.h>
 
 #include <errno.h>
@@ -92,6 +94,31 @@ bool pp_gpu_choose(const char *list, uint32_t local, int *ordinal, struct pp_sta
 	       pp_fail(status, PP_EXIT_USAGE, "--gpus=%s: want numbers of GPUs from 0 to %d, as 0,2", list, count - 1);
 }
 
+static bool ask(int ordinal, struct cudaDeviceProp *properties, struct pp_status *status)
+{
+	cudaError_t error = cudaGetDeviceProperties(properties, ordinal);
+	return error == cudaSuccess ||
+	       pp_fail(status, PP_EXIT_ENVIRONMENT, "GPU %d: asking what it is failed: %s (CUDA error %d)", ordinal,
+	               cudaGetErrorString(error), (int)error);
+}
+
+bool pp_gpu_fits(int ordinal, struct pp_status *status)
+{
+	struct cudaDeviceProp properties;
+	cudaError_t error = pp_cuda_has_code();
+	if (error == cudaSuccess)
+		return true;
+	(void)cudaGetLastError(); /* it was this one */
+	if (error != cudaErrorNoKernelImageForDevice && error != cudaErrorInvalidDeviceFunction)
+		return pp_fail(status, PP_EXIT_ENVIRONMENT, "GPU %d: loading kernels failed: %s (CUDA error %d)", ordinal,
+		               cudaGetErrorString(error), (int)error);
+	return ask(ordinal, &properties, status) &&
+	       pp_fail(status, PP_EXIT_ENVIRONMENT,
+	               "GPU %d (%s) has compute capability %d.%d, the kernels of this piperun were built for " PP_CUDA_GPUS
+	               ": build with -DCMAKE_CUDA_ARCHITECTURES=%d%d-real, or choose other GPUs with --gpus",
+	               ordinal, properties.name, properties.major, properties.minor, properties.major, properties.minor);
+}
+
 bool pp_gpu_identify(const char *list, uint32_t local, uint8_t uuid[PP_GPU_UUID], struct pp_status *status)
 {
 	struct cudaDeviceProp properties;
@@ -99,10 +126,8 @@ bool pp_gpu_identify(const char *list, uint32_t local, uint8_t uuid[PP_GPU_UUID]
 	_Static_assert(sizeof properties.uuid == PP_GPU_UUID, "a UUID");
 	if (!pp_gpu_choose(list, local, &ordinal, status))
 		return false;
-	cudaError_t error = cudaGetDeviceProperties(&properties, ordinal);
-	if (error != cudaSuccess)
-		return pp_fail(status, PP_EXIT_ENVIRONMENT, "GPU %d: asking what it is failed: %s (CUDA error %d)", ordinal,
-		               cudaGetErrorString(error), (int)error);
+	if (!ask(ordinal, &properties, status))
+		return false;
 	memcpy(uuid, &properties.uuid, PP_GPU_UUID);
 	return true;
 }

@@ -19,6 +19,9 @@ bool pp_gpu_is_here(void);
  * there is no GPU. */
 bool pp_gpu_choose(const char *list, uint32_t local, int *ordinal, struct pp_status *status);
 
+/* Are the kernels built for this GPU, the one that is set? */
+bool pp_gpu_fits(int ordinal, struct pp_status *status);
+
 /* What tells that GPU from all others, on whatever machine and under whatever number it is seen there: its UUID. */
 enum { PP_GPU_UUID = 16 };
 bool pp_gpu_identify(const char *list, uint32_t local, uint8_t uuid[PP_GPU_UUID], struct pp_status *status);

@@ -72,6 +72,24 @@ cudaError_t cudaInitDevice(int device, unsigned int device_flags, unsigned int f
 	return cudaSetDevice(device);
 }
 
+/* Kernels are taken to be built for 8.0, 9.0 and 10.0: code for one runs on those of its major version from its minor
+ * version on (CUDA C++ Programming Guide, "Binary compatibility"). */
+static bool has_code(void)
+{
+	int major = pp_fake_settings()->capability / 10;
+	return major >= 8 && major <= 10;
+}
+
+cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const void *kernel)
+{
+	struct pp_fake_host *host = pp_fake_enter("cudaFuncGetAttributes");
+	if (!kernel || !has_code())
+		return pp_fake_leave(host, kernel ? cudaErrorNoKernelImageForDevice : cudaErrorInvalidDeviceFunction);
+	memset(attributes, 0, sizeof *attributes);
+	attributes->maxThreadsPerBlock = 1024;
+	return pp_fake_leave(host, cudaSuccess);
+}
+
 /* Limits of compute capability 9.0. */
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device)
 {
@@ -93,7 +111,8 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
 	properties->maxThreadsDim[2] = 64;
 	properties->maxGridSize[0] = 0x7fffffff;
 	properties->maxGridSize[1] = properties->maxGridSize[2] = 65535;
-	properties->major = 9;
+	properties->major = pp_fake_settings()->capability / 10;
+	properties->minor = pp_fake_settings()->capability % 10;
 	properties->multiProcessorCount = 4;
 	properties->pciBusID = bus_of(device);
 	properties->concurrentKernels = 1;
@@ -117,9 +136,11 @@ static bool attribute_of(enum cudaDeviceAttr attribute, int device, int *value)
 		*value = 4;
 		return true;
 	case cudaDevAttrComputeCapabilityMajor:
-		*value = 9;
+		*value = pp_fake_settings()->capability / 10;
 		return true;
 	case cudaDevAttrComputeCapabilityMinor:
+		*value = pp_fake_settings()->capability % 10;
+		return true;
 	case cudaDevAttrPciDomainId:
 	case cudaDevAttrPciDeviceId:
 		*value = 0;
@@ -241,6 +262,8 @@ static const struct {
     {cudaErrorHostMemoryAlreadyRegistered, "cudaErrorHostMemoryAlreadyRegistered",
      "part or all of the requested memory range is already mapped"},
     {cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported"},
+    {cudaErrorNoKernelImageForDevice, "cudaErrorNoKernelImageForDevice",
+     "no kernel image is available for execution on the device"},
     {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported",
      "operation not permitted when stream is capturing"},
     {cudaErrorStreamCaptureInvalidated, "cudaErrorStreamCaptureInvalidated",

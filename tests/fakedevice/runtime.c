@@ -53,6 +53,7 @@ static void start(void)
 	    .first = (uint32_t)number("PP_FAKE_FIRST_DEVICE", 0),
 	    .stop = number("PP_FAKE_STOP", 0) != 0,
 	    .driver = (int)number("PP_FAKE_DRIVER", 13000),
+	    .capability = (int)number("PP_FAKE_CAPABILITY", 90),
 	    .watchdog = number("PP_FAKE_WATCHDOG", 1) != 0,
 	    .plant = getenv("PP_FAKE_PLANT"),
 	    .async_error = getenv("PP_FAKE_ASYNC_ERROR"),

@@ -21,6 +21,7 @@ struct pp_fake_settings {
 	int devices;             /* PP_FAKE_DEVICES; below 0: no driver */
 	uint32_t first;          /* PP_FAKE_FIRST_DEVICE: which of the machine's devices this process sees as its first */
 	int driver;              /* PP_FAKE_DRIVER: version, 13000 */
+	int capability;          /* PP_FAKE_CAPABILITY: compute capability times 10, 90 */
 	bool stop;               /* PP_FAKE_STOP: end with the first report */
 	bool watchdog;           /* PP_FAKE_WATCHDOG */
 	const char *plant;       /* PP_FAKE_PLANT: plant.h, or NULL */

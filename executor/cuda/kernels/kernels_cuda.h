@@ -24,6 +24,9 @@
 extern "C" {
 #endif
 
+/* Is there code of the kernels for the GPU that is set? cudaErrorNoKernelImageForDevice: they were built for others. */
+cudaError_t pp_cuda_has_code(void);
+
 enum pp_cuda_type { PP_CUDA_F32, PP_CUDA_BF16, PP_CUDA_TYPE_COUNT };
 
 /* ---- embedding: embed.cu --------------------------------------------------------------------- */

@@ -265,3 +265,10 @@ void pp_cuda_sleep(cudaStream_t stream, uint64_t nanoseconds)
 {
 	PP_LAUNCH_FREE(sleep_until_past, 1, 1, stream, (unsigned long long)nanoseconds);
 }
+
+/* All kernels are built for the same GPUs, so that any of them can be asked. */
+cudaError_t pp_cuda_has_code(void)
+{
+	struct cudaFuncAttributes attributes;
+	return cudaFuncGetAttributes(&attributes, (const void *)sleep_until_past);
+}
