@@ -287,10 +287,23 @@ static bool all_connected(const struct part *part)
 	return true;
 }
 
+/* Blocks of a kernel start in the order of launches within a priority: a post that others wait for would come behind
+ * all blocks of the compute kernels before it. Of steps only. */
+static void check_priorities(const struct part *part)
+{
+	for (uint32_t i = 0; i < part->stream_count && pp_fake_is_frozen(); i++) {
+		const struct CUstream_st *stream = pp_fake_stream(part->streams[i], "NCCL");
+		if (stream && stream->priority == 0)
+			pp_fake_fault("NCCL posts on %s, which has no priority over compute: others wait for it meanwhile",
+			              stream->where);
+	}
+}
+
 static ncclResult_t post_part(struct pp_fake_host *host, struct part *part)
 {
 	struct ncclComm *communicator = part->communicator;
 	pp_fake_order_thread(host, communicator->device);
+	check_priorities(part);
 	if (capturing(part) && !all_connected(part))
 		return ncclInvalidUsage;
 	if (!pp_fake_nccl_connect(host, communicator, part->tasks, part->count))

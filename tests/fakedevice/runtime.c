@@ -199,6 +199,11 @@ void pp_fake_frozen(const char *what)
 		pp_fake_fault("%s within a step: all of it belongs before the first", what);
 }
 
+bool pp_fake_is_frozen(void)
+{
+	return frozen;
+}
+
 void pp_fake_freeze(void)
 {
 	frozen = true;

@@ -55,6 +55,7 @@ _Noreturn void pp_fake_die(const char *format, ...) __attribute__((format(printf
 
 /* pp_fake_freeze: reports that `what` happened in a step. */
 void pp_fake_frozen(const char *what);
+bool pp_fake_is_frozen(void);
 
 /* Memory of the fake itself; never NULL. */
 void *pp_fake_new(size_t bytes);

@@ -34,7 +34,7 @@ static void make_rank(struct scenario_rank *rank)
 	int count = devices ? atoi(devices) : 8;
 	scenario_good(cudaSetDevice((int)rank->rank % count), "cudaSetDevice");
 	for (int i = 0; i < 3; i++)
-		scenario_good(cudaStreamCreateWithFlags(&rank->streams[i], cudaStreamNonBlocking), "a stream");
+		scenario_good(cudaStreamCreateWithPriority(&rank->streams[i], cudaStreamNonBlocking, i ? -1 : 0), "a stream");
 	for (int i = 0; i < 4; i++) {
 		scenario_good(cudaEventCreateWithFlags(&rank->events[i], cudaEventDisableTiming), "an event");
 		scenario_good(cudaMalloc((void **)&rank->memory[i], scenario_count * sizeof(float)), "memory");

@@ -101,7 +101,9 @@ void pp_fake_operation_text(const struct pp_fake_operation *operation, char *tex
 		snprintf(text, size, "%s", operation->name);
 }
 
-static cudaError_t make_stream(struct pp_fake_host *host, cudaStream_t *made, unsigned int flags)
+enum { GREATEST_PRIORITY = -5 };
+
+static cudaError_t make_stream(struct pp_fake_host *host, cudaStream_t *made, unsigned int flags, int priority)
 {
 	if (flags != cudaStreamNonBlocking) {
 		pp_fake_fault("a stream without cudaStreamNonBlocking waits for the NULL stream: give the flag");
@@ -113,6 +115,7 @@ static cudaError_t make_stream(struct pp_fake_host *host, cudaStream_t *made, un
 	struct CUstream_st *stream = pp_fake_new(sizeof *stream);
 	stream->agent = pp_fake_agent_take(&stream->clock);
 	stream->device = host->device;
+	stream->priority = priority > 0 ? 0 : priority < GREATEST_PRIORITY ? GREATEST_PRIORITY : priority;
 	stream->where = pp_fake_text("stream %u of host %u", host->streams_made++, host->number);
 	pp_fake_tsan_make(&stream->fiber, stream->where);
 	struct CUstream_st **end = &streams;
@@ -126,27 +129,26 @@ static cudaError_t make_stream(struct pp_fake_host *host, cudaStream_t *made, un
 cudaError_t cudaStreamCreate(cudaStream_t *made)
 {
 	struct pp_fake_host *host = pp_fake_enter("cudaStreamCreate");
-	return pp_fake_leave(host, make_stream(host, made, cudaStreamDefault));
+	return pp_fake_leave(host, make_stream(host, made, cudaStreamDefault, 0));
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *made, unsigned int flags)
 {
 	struct pp_fake_host *host = pp_fake_enter("cudaStreamCreateWithFlags");
-	return pp_fake_leave(host, make_stream(host, made, flags));
+	return pp_fake_leave(host, make_stream(host, made, flags, 0));
 }
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *made, unsigned int flags, int priority)
 {
-	(void)priority;
 	struct pp_fake_host *host = pp_fake_enter("cudaStreamCreateWithPriority");
-	return pp_fake_leave(host, make_stream(host, made, flags));
+	return pp_fake_leave(host, make_stream(host, made, flags, priority));
 }
 
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
 {
 	struct pp_fake_host *host = pp_fake_enter("cudaDeviceGetStreamPriorityRange");
 	*least = 0;
-	*greatest = -5;
+	*greatest = GREATEST_PRIORITY;
 	return pp_fake_leave(host, cudaSuccess);
 }
 

@@ -67,6 +67,7 @@ struct pp_fake_operation {
 struct CUstream_st {
 	struct CUstream_st *next; /* of all */
 	int device;
+	int priority; /* below 0: before others */
 	uint32_t agent;
 	const char *where; /* "stream 2 of host 0", for reports; stays */
 	struct pp_fake_clock clock;

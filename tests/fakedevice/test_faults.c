@@ -250,6 +250,18 @@ static void first_use_in_a_step(struct scenario_rank *rank)
 	pp_fake_thaw();
 }
 
+static void post_without_priority(struct scenario_rank *rank)
+{
+	cudaStream_t stream = rank->streams[rank->faulty ? 0 : 1];
+	must(ncclAllReduce(rank->memory[2], rank->memory[3], COUNT, ncclFloat, ncclSum, rank->communicator, stream),
+	     "ncclAllReduce");
+	pp_fake_freeze();
+	must(ncclAllReduce(rank->memory[2], rank->memory[3], COUNT, ncclFloat, ncclSum, rank->communicator, stream),
+	     "ncclAllReduce");
+	must(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+	pp_fake_thaw();
+}
+
 struct fault {
 	struct scenario scenario;
 	const char *said; /* part of the report */
@@ -303,6 +315,9 @@ static const struct fault together[] = {
     {{"first use in a step", first_use_in_a_step, 2, true, false},
      "a collective was used for the first time within a step",
      ""},
+    {{"post without priority", post_without_priority, 2, true, false},
+     "NCCL posts on stream 0 of host",
+     "no priority over compute"},
 };
 
 static void expect_caught(const struct fault *fault, bool processes)

@@ -220,6 +220,15 @@ static enum pp_progress test_exchange(struct pp_endpoint *endpoint)
 
 /* ---- streams --------------------------------------------------------------------------------- */
 
+/* Before all others: the few blocks of a post start when the first place gets free, not behind those of a kernel that
+ * were given earlier and have no place yet. */
+static bool make_stream(cudaStream_t *stream, struct pp_status *status)
+{
+	int least = 0, greatest = 0;
+	return pp_cuda_ok(cudaDeviceGetStreamPriorityRange(&least, &greatest), "asking for priorities", status) &&
+	       pp_cuda_ok(cudaStreamCreateWithPriority(stream, cudaStreamNonBlocking, greatest), "making a stream", status);
+}
+
 /* One stream per queue: in it posts wait for each other. */
 static bool make_streams(struct pp_endpoint *endpoint, struct pp_status *status)
 {
@@ -234,7 +243,7 @@ static bool make_streams(struct pp_endpoint *endpoint, struct pp_status *status)
 			continue;
 		uint32_t queue = pp_nccl_order_queue(&queues, i, line->seat.position, endpoint->coord.pp);
 		cudaStream_t *stream = &endpoint->streams[queue == PP_NULL ? queues.count : queue];
-		ok = *stream || pp_cuda_ok(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking), "making a stream", status);
+		ok = *stream || make_stream(stream, status);
 		line->stream = *stream;
 	}
 	pp_arena_destroy(arena);
