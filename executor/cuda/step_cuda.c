@@ -98,6 +98,8 @@ static struct known *find(const struct pp_cuda_steps *steps, const struct pp_str
 bool pp_cuda_begin(struct pp_device *device, const struct pp_stream *stream, uint64_t step, double lr)
 {
 	struct pp_cuda_steps *steps = device->steps;
+	/* Launches tell of errors only by the thread's last one, in which libraries (NCCL, MPI) may have left theirs. */
+	(void)cudaGetLastError();
 	device->open = true;
 	device->host.loads_used = 0;
 	pp_cuda_marks_start(device);

@@ -205,6 +205,8 @@ static ncclResult_t make_new(ncclComm_t *made, int ranks, const ncclUniqueId *id
 	}
 	struct ncclComm *communicator = make(host, (uint32_t)ranks, (uint32_t)rank, id->internal, "world", config);
 	ncclResult_t result = start(host, communicator);
+	/* It tries what the machine can do; nobody promises that errors of what it cannot are cleared away. */
+	host->last_error = cudaErrorPeerAccessAlreadyEnabled;
 	if (result == ncclSuccess || result == ncclInProgress)
 		*made = communicator;
 	else
