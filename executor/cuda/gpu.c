@@ -12,6 +12,28 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* What helps against an error of the first call, which comes from the machine; "": nobody knows. */
+static const char *advice(cudaError_t error)
+{
+	static const struct {
+		cudaError_t error;
+		const char *text;
+	} known[] = {
+	    {cudaErrorSystemNotReady,
+	     ": GPUs that NVSwitches connect want the Fabric Manager of the driver's version to run "
+	     "(systemctl status nvidia-fabricmanager)"},
+	    {cudaErrorSystemDriverMismatch,
+	     ": the driver's library and its kernel module are of different versions, as after "
+	     "an update without a restart"},
+	    {cudaErrorCompatNotSupportedOnDevice, ": take the folder `compat` of a CUDA toolkit out of LD_LIBRARY_PATH"},
+	    {cudaErrorUnknown, ": does nvidia-smi work, and is there /dev/nvidia-uvm?"},
+	};
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+		if (known[i].error == error)
+			return known[i].text;
+	return "";
+}
+
 int pp_gpu_count(struct pp_status *status)
 {
 	int count = 0, driver = 0, runtime = 0;
@@ -41,8 +63,8 @@ int pp_gpu_count(struct pp_status *status)
 		        "no GPU on this machine%s; run with --device=cpu what is built with `dtype = fp32`",
 		        getenv("CUDA_VISIBLE_DEVICES") ? " among those that CUDA_VISIBLE_DEVICES names" : "");
 	else
-		pp_fail(status, PP_EXIT_ENVIRONMENT, "cannot use the GPUs of this machine: %s (CUDA error %d)",
-		        cudaGetErrorString(error), (int)error);
+		pp_fail(status, PP_EXIT_ENVIRONMENT, "cannot use the GPUs of this machine: %s (CUDA error %d)%s",
+		        cudaGetErrorString(error), (int)error, advice(error));
 	return 0;
 }
 

@@ -35,6 +35,8 @@ static int bus_of(int device)
 cudaError_t cudaGetDeviceCount(int *count)
 {
 	struct pp_fake_host *host = pp_fake_enter("cudaGetDeviceCount");
+	if (device_count() < -1)
+		return pp_fake_leave(host, (cudaError_t)-device_count());
 	if (device_count() < 0)
 		return pp_fake_leave(host, cudaErrorInsufficientDriver);
 	if (device_count() == 0)
@@ -262,6 +264,7 @@ static const struct {
     {cudaErrorHostMemoryAlreadyRegistered, "cudaErrorHostMemoryAlreadyRegistered",
      "part or all of the requested memory range is already mapped"},
     {cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported"},
+    {cudaErrorSystemNotReady, "cudaErrorSystemNotReady", "system not yet initialized"},
     {cudaErrorNoKernelImageForDevice, "cudaErrorNoKernelImageForDevice",
      "no kernel image is available for execution on the device"},
     {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported",

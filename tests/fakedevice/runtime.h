@@ -18,7 +18,7 @@ struct pp_fake_settings {
 	uint32_t stall_ms;       /* PP_FAKE_STALL_MS: the same where some host thread is outside of the fake */
 	uint32_t resident;       /* PP_FAKE_RESIDENT: NCCL operations that a device has room for; 0: all */
 	bool ordered;            /* PP_FAKE_ORDERED: launches of NCCL start in order, whatever its variable says */
-	int devices;             /* PP_FAKE_DEVICES; below 0: no driver */
+	int devices;             /* PP_FAKE_DEVICES; -1: no driver, below: minus that is CUDA's error */
 	uint32_t first;          /* PP_FAKE_FIRST_DEVICE: which of the machine's devices this process sees as its first */
 	int driver;              /* PP_FAKE_DRIVER: version, 13000 */
 	int capability;          /* PP_FAKE_CAPABILITY: compute capability times 10, 90 */
