@@ -145,6 +145,8 @@ static double fastest(struct product *p, size_t size, bool rehearsal)
 	              "choosing an algorithm");
 	double best = 0;
 	for (int i = 0; i < count; i++) {
+		if (found[i].state != CUBLAS_STATUS_SUCCESS)
+			continue;
 		p->algorithm = found[i];
 		double rate =
 		    2 * (double)size * (double)size * (double)size / gpu_seconds(p->stream, rehearsal, product_run, p);
