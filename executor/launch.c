@@ -228,7 +228,12 @@ int pp_launch_loop(struct pp_launch *launch)
 		        world, MOST_THREADS);
 		return pp_launch_failed(&loaded, &status, true);
 	}
-	if (launch->announce)
+	if (launch->announce && launch->processes > 1)
+		fprintf(stderr,
+		        "piperun: each of srun's %lu tasks runs the whole program by itself; to make them one job, give srun "
+		        "--mpi=pmix (Open MPI) or --mpi=pmi2 (MPICH)\n",
+		        launch->processes);
+	else if (launch->announce)
 		fprintf(stderr,
 		        "piperun: not started by mpirun: %" PRIu32 " ranks run as threads of this process (--transport=loop)\n",
 		        world);

@@ -21,8 +21,9 @@ struct pp_launch {
 	struct pp_limits asked;  /* by the command line; 0: not */
 	struct pp_limits limits; /* in force */
 	struct pp_keeper_files files;
-	bool announce; /* say on stderr that ranks run as threads because nothing was said */
-	bool launched; /* by a launcher */
+	bool announce;           /* say on stderr that ranks run as threads because nothing was said */
+	bool launched;           /* by a launcher */
+	unsigned long processes; /* that the launcher says it has started; of srun without MPI too */
 };
 
 /* All ranks as threads of this process. Prints what went wrong; returns the exit code. */

@@ -61,9 +61,36 @@ static void warn_start(const struct start *start)
 		fprintf(stderr, "%s\n", warning.text);
 }
 
+/* What the launcher says, for reports until MPI has started. */
+static uint32_t expected_rank(void)
+{
+	static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"};
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		const char *rank = getenv(names[i]);
+		if (rank)
+			return (uint32_t)strtoul(rank, NULL, 10);
+	}
+	return 0;
+}
+
+/* The launcher has started several, and MPI has made each a job of its own: it is not the launcher's MPI. */
+static bool check_job(const struct start *start, struct pp_status *status)
+{
+	unsigned long processes = start->process.launch->processes;
+	if (start->process.ranks > 1 || processes <= 1)
+		return true;
+	return pp_fail(
+	    status, PP_EXIT_ENVIRONMENT,
+	    "error[E0901]: the launcher started %lu processes, but MPI made each a job of its own: it is not the "
+	    "launcher's MPI; start this piperun by the mpirun of %s, or by srun --mpi=%s",
+	    processes, pp_mpi_is_open_mpi ? "Open MPI" : "MPICH", pp_mpi_is_open_mpi ? "pmix" : "pmi2");
+}
+
 static bool check_start(struct start *start, struct pp_status *status)
 {
 	struct pp_launch *launch = start->process.launch;
+	if (!check_job(start, status))
+		return false;
 	/* Rank 0 reports and looks for the stop file. */
 	if (!pp_rank_agree(&start->process, "checking files",
 	                   start->process.rank != 0 || pp_check_files(&launch->files, status), status))
@@ -96,18 +123,6 @@ static bool bind(struct pp_rank_process *process, const struct pp_program *progr
 	return pp_mpi_bind(process->endpoint, program, &process->launch->transport, status);
 }
 
-/* What the launcher says, for reports until MPI has started. */
-static uint32_t expected_rank(void)
-{
-	static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"};
-	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-		const char *rank = getenv(names[i]);
-		if (rank)
-			return (uint32_t)strtoul(rank, NULL, 10);
-	}
-	return 0;
-}
-
 static int run_job(struct start *start)
 {
 	struct pp_status status;
@@ -125,7 +140,9 @@ static int run_job(struct start *start)
 	} else {
 		if (!start->diagnosed)
 			start->loaded.diag = NULL;
-		code = pp_launch_failed(&start->loaded, &status, process->rank == 0);
+		/* Each of several jobs of one has a rank 0. */
+		code = pp_launch_failed(&start->loaded, &status,
+		                        process->rank == 0 && (process->ranks > 1 || expected_rank() == 0));
 	}
 	pp_rank_leave(process, code);
 	pp_watch_doing(&process->watch, "ending MPI");

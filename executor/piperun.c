@@ -166,6 +166,13 @@ static unsigned long launched(void)
 	return job;
 }
 
+/* Tasks of an srun that is no MPI job. */
+static unsigned long tasks_alone(void)
+{
+	const char *value = getenv("SLURM_STEP_NUM_TASKS");
+	return value ? strtoul(value, NULL, 10) : 0;
+}
+
 static int usage_error(const struct pp_status *status)
 {
 	fprintf(stderr, "piperun: %s\n", status->text);
@@ -315,6 +322,7 @@ static int run(struct pp_arena *arena, int argc, char **argv)
 	    .asked = limits_of(&values),
 	    .files = {values.stop_file, values.report},
 	    .launched = launched() > 0,
+	    .processes = launched() > 0 ? launched() : tasks_alone(),
 	};
 	const char *fault = getenv("PP_FAULT");
 	if (fault && !pp_fault_parse(fault, &launch.run.fault, &status))

@@ -21,6 +21,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#if defined(OPEN_MPI) && OPEN_MPI
+const bool pp_mpi_is_open_mpi = true;
+#else
+const bool pp_mpi_is_open_mpi = false;
+#endif
+
 enum { NOTE_TAG = 1, GRACE_NS = 300000000 };
 
 static const uint64_t largest_piece = UINT64_C(1) << 30;

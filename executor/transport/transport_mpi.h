@@ -6,6 +6,8 @@
 
 #include "executor/transport.h"
 
+extern const bool pp_mpi_is_open_mpi; /* else MPICH, or one of its kind */
+
 /* Start MPI. The endpoint can `exchange` and `give_up` at once; channels and groups come with pp_mpi_bind. NULL on
  * failure. */
 struct pp_endpoint *pp_mpi_open(struct pp_status *status);

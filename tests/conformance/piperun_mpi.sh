@@ -11,6 +11,15 @@ for ranks in 1 3 6; do
   lines "start_$ranks" 1 "^error\[E0901\]: program wants 4 ranks, mpirun started $ranks; use \`mpirun -n 4\`\$"
 done
 
+# A launcher of another MPI, or srun without --mpi: each process is a job of its own. Process 0 says so, all end.
+unset OMPI_COMM_WORLD_SIZE PMI_SIZE PMIX_RANK
+run apart 3 env PMI_SIZE=4 PMI_RANK=0 timeout -k 5 60 "$BIN/piperun" "$work/four.pps"
+lines apart 1 '^error\[E0901\]: the launcher started 4 processes, but MPI made each a job of its own: '
+run apart_1 3 env PMI_SIZE=4 PMI_RANK=1 timeout -k 5 60 "$BIN/piperun" "$work/four.pps"
+lines apart_1 0 .
+run tasks 0 env SLURM_STEP_NUM_TASKS=4 timeout -k 5 60 "$BIN/piperun" "$work/four.pps" --steps=1
+lines tasks 1 "^piperun: each of srun's 4 tasks runs the whole program by itself; "
+
 cat >"$work/differ" <<SCRIPT
 #!/bin/sh
 case \$OMPI_COMM_WORLD_RANK\$PMI_RANK in
