@@ -199,6 +199,8 @@ void pp_cuda_tail_warm(struct pp_device *device)
 	                                .moment2 = numbers + 7,
 	                                .count = 1};
 	pp_cuda_zero(stream, PP_ALIGN, place);
+	/* On 16 bytes and off them are two kernels. */
+	pp_cuda_add(stream, PP_CUDA_F32, 4, numbers, numbers + 4, numbers);
 	pp_cuda_add(stream, PP_CUDA_F32, 1, numbers, numbers + 1, numbers);
 	pp_cuda_square_norms(stream, 1, &item, device->memory.scratch);
 	pp_cuda_clip(stream, 1, norm + 6, 1, norm, 0, 1, scale);

@@ -5,6 +5,7 @@
 #include "runtime.h"
 #include "stream.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 enum { TOUCHES_MOST = 256 };
@@ -85,7 +86,9 @@ void pp_fake_code_runs(const struct CUstream_st *stream, uint64_t code, const ch
 {
 	if (loaded(code))
 		return;
-	pp_fake_frozen("a kernel was launched for the first time");
+	char what[160];
+	snprintf(what, sizeof what, "kernel %s was launched for the first time", name);
+	pp_fake_frozen(what);
 	if (stream->capture)
 		pp_fake_fault(
 		    "%s was launched for the first time while %s is being captured: loading a kernel may be no part of "

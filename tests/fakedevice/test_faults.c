@@ -287,7 +287,7 @@ static const struct fault alone[] = {
     {{"beyond the end", beyond_the_end, 1, false, false}, "small_fill writes 20004 bytes", "has only 20000 bytes"},
     {{"allocation in a step", allocation_in_a_step, 1, false, false}, "memory was allocated within a step", ""},
     {{"first launch in a step", first_launch_in_a_step, 1, false, false},
-     "a kernel was launched for the first time within a step",
+     "kernel small_scale was launched for the first time within a step",
      ""},
 };
 
