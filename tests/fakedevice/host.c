@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -127,7 +128,13 @@ void pp_fake_host_freed(struct pp_fake_host *host)
 {
 	host->state = PP_FAKE_HOST_ELSEWHERE;
 	host->polls = 0;
+	host->awaits = NULL;
 	pp_fake_progressed();
+}
+
+bool pp_fake_host_waits(const struct pp_fake_host *host)
+{
+	return host->state == PP_FAKE_HOST_BLOCKED && (!host->awaits || atomic_load(host->awaits) < host->until);
 }
 
 void pp_fake_host_pause(void)

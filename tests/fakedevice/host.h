@@ -21,6 +21,9 @@ struct pp_fake_host {
 	struct pp_fake_clock clock;
 	enum pp_fake_host_state state;
 	char what[160]; /* what it polls for or waits in */
+	/* Waits until this is at least that much; NULL: for streams. It may have come before the thread looks again. */
+	const _Atomic uint64_t *awaits;
+	uint64_t until;
 	uint32_t polls;
 	uint64_t polling_since, last_call;             /* pp_fake_progress; pp_fake_now */
 	uint64_t queries, sends, collectives, streams; /* for planted faults */
@@ -44,6 +47,8 @@ void pp_fake_host_polled(struct pp_fake_host *host, const char *format, ...) __a
 /* Wait in a call until pp_fake_host_freed; between them pp_fake_wait or pp_fake_host_pause. */
 void pp_fake_host_blocked(struct pp_fake_host *host, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void pp_fake_host_freed(struct pp_fake_host *host);
+/* Does it wait in a call for what hasn't come? */
+bool pp_fake_host_waits(const struct pp_fake_host *host);
 /* Sleeps a little without the lock; what is waited for may come from another process. */
 void pp_fake_host_pause(void);
 

@@ -103,6 +103,8 @@ bool pp_fake_nccl_barrier(struct pp_fake_host *host, struct ncclComm *communicat
 	for (uint32_t i = 0; i < communicator->ranks; i++) {
 		pp_fake_host_blocked(host, "%s on communicator %s, rank %u, for rank %u", what, communicator->label,
 		                     communicator->rank, i);
+		host->awaits = &members[i].arrived;
+		host->until = barrier;
 		while (atomic_load(&members[i].arrived) < barrier && !atomic_load(&communicator->aborted))
 			pp_fake_host_pause();
 	}

@@ -33,6 +33,8 @@ static int32_t read_mail(struct pp_fake_host *host, struct ncclComm *communicato
 	uint64_t *read = &communicator->mails_read[peer][kind];
 	pp_fake_host_blocked(host, "the first contact of rank %u with rank %u on communicator %s", communicator->rank, peer,
 	                     communicator->label);
+	host->awaits = &mail->sent;
+	host->until = *read + 1;
 	while (atomic_load(&mail->sent) <= *read && !lost(communicator))
 		pp_fake_host_pause();
 	pp_fake_host_freed(host);

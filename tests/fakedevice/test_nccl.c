@@ -343,6 +343,23 @@ static void no_room_and_no_order(void **state)
 	assert_true(stuck);
 }
 
+/* However short a quiet is taken for a deadlock, who only waits for the processor is in none: the watchdog asks again.
+ */
+static void a_slow_machine_is_no_deadlock(void **state)
+{
+	(void)state;
+	static const struct scenario scenario = {"slow machine", in_the_order_of_calls, 2, true, false};
+	struct scenario_outcome outcome;
+	for (int seed = 1; seed <= 8; seed++) {
+		char jitter[32];
+		snprintf(jitter, sizeof jitter, "PP_FAKE_JITTER=%d", seed);
+		const char *options[] = {jitter, "PP_FAKE_QUIET_MS=0", NULL};
+		scenario_run(&scenario, false, seed % 2, options, &outcome);
+		if (outcome.status != 0)
+			fail_msg("seed %d: ended with %d and said\n%s", seed, outcome.status, outcome.text);
+	}
+}
+
 /* What the ranks of all these tests shared has no name any more: memory that nobody can free would be left else. */
 static void no_memory_is_left_behind(void **state)
 {
@@ -361,9 +378,8 @@ static void no_memory_is_left_behind(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(between_threads),
-	    cmocka_unit_test(between_processes),
-	    cmocka_unit_test(no_room_and_no_order),
+	    cmocka_unit_test(between_threads),          cmocka_unit_test(between_processes),
+	    cmocka_unit_test(no_room_and_no_order),     cmocka_unit_test(a_slow_machine_is_no_deadlock),
 	    cmocka_unit_test(no_memory_is_left_behind),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -17,6 +17,7 @@ enum { LOOK_MS = 20, POLLS_ENOUGH = 20, TABLE_BYTES = 16384 };
 static struct {
 	bool started;
 	uint64_t progress, since; /* nothing has moved since */
+	bool asked;               /* everybody has been asked once more since then */
 } watchdog;
 
 static bool streams_stuck(void)
@@ -34,7 +35,7 @@ static bool hosts_stuck(void)
 {
 	for (const struct pp_fake_host *host = pp_fake_hosts(); host; host = host->next) {
 		bool polls = host->state == PP_FAKE_HOST_POLLING && host->polls >= POLLS_ENOUGH;
-		if (host->state != PP_FAKE_HOST_BLOCKED && !polls)
+		if (!polls && !pp_fake_host_waits(host))
 			return false;
 	}
 	return true;
@@ -49,9 +50,21 @@ static bool hosts_in_calls(void)
 		if (stream->head)
 			return false;
 	for (const struct pp_fake_host *host = pp_fake_hosts(); host; host = host->next)
-		if (host->state != PP_FAKE_HOST_BLOCKED)
+		if (!pp_fake_host_waits(host))
 			return false;
 	return true;
+}
+
+/* Threads that a busy machine does not run look like ones that can't go on. So before it says so the watchdog forgets
+ * what they have tried in vain, and they must have tried again. */
+static void ask_again(void)
+{
+	watchdog.asked = true;
+	for (struct CUstream_st *stream = pp_fake_streams(); stream; stream = stream->next)
+		stream->blocked = false;
+	for (struct pp_fake_host *host = pp_fake_hosts(); host; host = host->next)
+		host->polls = 0;
+	pp_fake_hire();
 }
 
 static void tabulate(char *table, size_t size)
@@ -81,9 +94,14 @@ static void look(void)
 	if (watchdog.progress != pp_fake_progress()) {
 		watchdog.progress = pp_fake_progress();
 		watchdog.since = now;
+		watchdog.asked = false;
 	}
 	uint64_t quiet = (now - watchdog.since) / 1000000, least = hosts_stuck() ? settings->quiet_ms : settings->stall_ms;
 	bool stuck = quiet >= least && (streams_stuck() || hosts_in_calls());
+	if (stuck && !watchdog.asked) {
+		ask_again();
+		stuck = false;
+	}
 	table[0] = '\0';
 	if (stuck || quiet >= settings->stall_ms)
 		tabulate(table, sizeof table);
