@@ -265,7 +265,7 @@ static void add_outside_gpu(struct predicting *p)
 /* What a process of piperun holds beside arenas: one rank by MPI, or all of them as threads. */
 static void add_outside(struct predicting *p)
 {
-	struct pp_outside_run run = {.mpi = !p->threads, .pp = p->fullest};
+	struct pp_outside_run run = {.apart = !p->threads, .mpi = !p->threads, .pp = p->fullest};
 	uint64_t bytes[PP_OUTSIDE_COUNT], total = 0;
 	const char *list = "";
 	pp_outside_predict(p->program, &run, bytes);

@@ -129,6 +129,7 @@ static int run_job(struct start *start)
 	struct pp_rank_process *process = &start->process;
 	struct pp_launch *launch = process->launch;
 	launch->run.marks.messaging = pp_resident_bytes();
+	launch->run.mpi = true;
 	process->rank = process->watch.world = pp_mpi_rank(process->endpoint);
 	process->ranks = pp_mpi_ranks(process->endpoint);
 	start->cards = PP_NEW_ARRAY(launch->arena, struct pp_card, process->ranks);

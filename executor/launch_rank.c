@@ -188,6 +188,7 @@ int pp_rank_run(struct pp_rank_process *process, const struct pp_program *progra
 	struct pp_launch *launch = process->launch;
 	struct pp_status status = {0};
 	uint32_t local = 0;
+	launch->run.apart = true;
 	for (uint32_t i = 0; i < process->ranks; i++) {
 		launch->run.here += here[i];
 		local += here[i] && i < process->rank;

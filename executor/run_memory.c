@@ -18,18 +18,13 @@ struct holding {
 	struct pp_device_holding device;
 };
 
-static bool by_mpi(const struct pp_report_link *link)
-{
-	return strcmp(link->transport->name, "mpi") == 0;
-}
-
 /* All ranks of this process. */
-static uint64_t arenas_here(const struct pp_report_link *link)
+static uint64_t arenas_here(const struct pp_report_link *link, bool apart)
 {
 	const struct pp_program *program = link->interp->program;
 	if (link->interp->device_ops->own_memory)
 		return 0;
-	if (by_mpi(link))
+	if (apart)
 		return program->rank[link->interp->coord.pp].arena_bytes;
 	uint64_t bytes = 0;
 	for (uint32_t r = 0; r < program->ranks; r++)
@@ -94,7 +89,8 @@ static void print_holding(const struct pp_report_link *link, const struct pp_run
 {
 	const struct pp_program *program = link->interp->program;
 	struct pp_arena *arena = pp_arena_scratch(options->arena);
-	struct pp_outside_run run = {.mpi = by_mpi(link),
+	struct pp_outside_run run = {.apart = options->apart,
+	                             .mpi = options->mpi,
 	                             .pp = pp_grid_coord(program, world).pp,
 	                             .data_bytes = holding->data_bytes,
 	                             .kept_steps = kept_steps,
@@ -108,7 +104,7 @@ static void print_holding(const struct pp_report_link *link, const struct pp_run
 	pp_table_cell(&table, "measured");
 	pp_table_cell(&table, "formula");
 	if (!link->interp->device_ops->own_memory)
-		put_row(&table, run.mpi ? "arena" : "arenas", holding->arenas, "touched", "planned");
+		put_row(&table, run.apart ? "arena" : "arenas", holding->arenas, "touched", "planned");
 	for (unsigned term = 0; term < PP_OUTSIDE_COUNT; term++) {
 		total += bytes[term];
 		if (bytes[term] == 0)
@@ -121,10 +117,10 @@ static void print_holding(const struct pp_report_link *link, const struct pp_run
 	}
 	put_row(&table, "outside arenas", total, pp_show_bytes(arena, outside_of(holding)),
 	        pp_arena_printf(arena, "gpu.reserve keeps %s free for it%s",
-	                        pp_show_bytes(arena, program->rank[run.pp].reserve), run.mpi ? "" : " on each device"));
+	                        pp_show_bytes(arena, program->rank[run.pp].reserve), run.apart ? "" : " on each device"));
 	char name[PP_GRID_NAME];
-	fprintf(out, "%s%s:\n", run.mpi ? "the process that holds most, " : "all ranks in one process",
-	        run.mpi ? pp_grid_name(program, world, name) : "");
+	fprintf(out, "%s%s:\n", run.apart ? "the process that holds most, " : "all ranks in one process",
+	        run.apart ? pp_grid_name(program, world, name) : "");
 	pp_table_print(&table, out);
 	fflush(out);
 	pp_arena_destroy(arena);
@@ -140,8 +136,24 @@ static uint64_t outside_on_device(const struct pp_device_holding *holding)
 	return bytes;
 }
 
+static uint64_t arena_of(const struct pp_program *program, uint32_t world)
+{
+	return program->rank[pp_grid_coord(program, world).pp].arena_bytes;
+}
+
+/* What is measured holds all that others have taken on the same device meanwhile. */
+static uint64_t planned_on_device(const struct pp_program *program, uint32_t world,
+                                  const struct pp_device_holding *holding)
+{
+	uint64_t bytes = arena_of(program, world);
+	for (unsigned part = 0; part < PP_DEVICE_PART_COUNT; part++)
+		bytes += holding->predicted[part];
+	return bytes;
+}
+
+/* `arenas`: of all ranks. */
 static void print_device(const struct pp_report_link *link, const struct pp_run_options *options, uint32_t world,
-                         const struct pp_device_holding *holding, FILE *out)
+                         uint64_t arenas, const struct pp_device_holding *holding, FILE *out)
 {
 	static const char *const names[PP_DEVICE_PART_COUNT] = {"context", "beside arena", "kernels", "graphs", "later"};
 	static const char *const formulas[PP_DEVICE_PART_COUNT] = {
@@ -167,8 +179,12 @@ static void print_device(const struct pp_report_link *link, const struct pp_run_
 	        pp_arena_printf(arena, "gpu.reserve keeps %s free for it; %s of %s are free",
 	                        pp_show_bytes(arena, rank->reserve), pp_show_bytes(arena, holding->free),
 	                        pp_show_bytes(arena, holding->memory)));
-	fprintf(out, "the device that holds most, of %s; %s of the host are pinned for copies:\n",
-	        pp_grid_name(program, world, name), pp_show_bytes(arena, holding->pinned));
+	if (options->apart)
+		fprintf(out, "the device that holds most, of %s", pp_grid_name(program, world, name));
+	else
+		fprintf(out, "one device for all, with arenas of %s; of it %s has most", pp_show_bytes(arena, arenas),
+		        pp_grid_name(program, world, name));
+	fprintf(out, "; %s of the host are pinned for copies:\n", pp_show_bytes(arena, holding->pinned));
 	pp_table_print(&table, out);
 	fflush(out);
 	pp_arena_destroy(arena);
@@ -179,7 +195,7 @@ bool pp_run_memory_print(const struct pp_report_link *link, const struct pp_run_
 {
 	const struct pp_program *program = link->interp->program;
 	uint64_t world = pp_grid_world(program);
-	struct holding mine = {.arenas = arenas_here(link),
+	struct holding mine = {.arenas = arenas_here(link, options->apart),
 	                       .resident = pp_resident_bytes(),
 	                       .marks = options->marks,
 	                       .data_bytes = data_bytes(program, options)};
@@ -192,16 +208,20 @@ bool pp_run_memory_print(const struct pp_report_link *link, const struct pp_run_
 	bool ok = pp_transport_exchange(link->transport, link->endpoint, link->watch, "gathering memory", &mine, all,
 	                                sizeof *all, status);
 	uint32_t most = 0, most_on_device = 0;
+	uint64_t arenas = 0;
 	for (uint32_t i = 1; ok && i < world; i++)
 		if (outside_of(&all[i]) > outside_of(&all[most]))
 			most = i;
-	for (uint32_t i = 1; ok && i < world; i++)
-		if (outside_on_device(&all[i].device) > outside_on_device(&all[most_on_device].device))
+	for (uint32_t i = 0; ok && i < world; i++) {
+		arenas += arena_of(program, i);
+		if (planned_on_device(program, i, &all[i].device) >
+		    planned_on_device(program, most_on_device, &all[most_on_device].device))
 			most_on_device = i;
+	}
 	if (ok && out)
 		print_holding(link, options, kept_steps, most, &all[most], out);
 	if (ok && out && ops->holding)
-		print_device(link, options, most_on_device, &all[most_on_device].device, out);
+		print_device(link, options, most_on_device, arenas, &all[most_on_device].device, out);
 	free(all);
 	return ok;
 }

@@ -25,6 +25,7 @@ struct pp_run_options {
 	struct pp_fault fault;
 	struct pp_device_options device; /* which GPUs and graphs; the rest is each rank's */
 	uint32_t here;                   /* ranks on this machine */
+	bool apart, mpi;                 /* each rank is a process; by MPI */
 	const struct pp_sim *predicted;  /* or NULL; with intervals where instructions are timed */
 	bool memory;                     /* print what lies outside the arena, predicted and measured */
 	struct pp_memory_marks marks;

@@ -138,9 +138,9 @@ void pp_outside_predict(const struct pp_program *program, const struct pp_outsid
 	bytes[PP_OUTSIDE_PROGRAM] = 4 * pp_program_bytes(program) + mib;
 	bytes[PP_OUTSIDE_DATA] = run->data_bytes;
 	uint64_t copies = pp_grid_world(program) / program->ranks;
-	if (run->mpi)
+	if (run->apart)
 		add_rank(program, run, run->pp, bytes);
-	for (uint32_t r = 0; r < program->ranks && !run->mpi; r++)
+	for (uint32_t r = 0; r < program->ranks && !run->apart; r++)
 		for (uint64_t copy = 0; copy < copies; copy++)
 			add_rank(program, run, r, bytes);
 }

@@ -25,8 +25,9 @@ enum { PP_GPU_CONTEXT_MIB = 640, PP_GPU_KERNELS_MIB = 96, PP_GPU_GRAPH_KIB = 16,
 
 /* What of a run matters. */
 struct pp_outside_run {
-	bool mpi;            /* a process per rank; else all ranks are threads of one */
-	uint32_t pp;         /* pipeline rank of the process (mpi) */
+	bool apart;          /* a process per rank; else all ranks are threads of one */
+	bool mpi;            /* started by MPI */
+	uint32_t pp;         /* pipeline rank of the process (apart) */
 	uint64_t data_bytes; /* of the file that is trained on */
 	uint64_t kept_steps; /* steps whose times are kept */
 	bool canary, saves;
