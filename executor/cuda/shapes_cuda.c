@@ -9,7 +9,10 @@
 /* CUDA C++ Programming Guide, "Technical specifications per compute capability": most blocks of a grid in y and z. */
 enum { GRID_SIDE = 65535 };
 
-/* Attention has a block per tile of rows in x, per head in y and per sample in z. */
+/* Attention has a block per head, tile of rows and sample. Tensor cores have heads in x and tiles, of 64 rows at least,
+ * in y; the plain kernels have them the other way round. */
+enum { TILE_ROWS = 64, SEQ_MOST = GRID_SIDE * TILE_ROWS };
+
 static bool attention_fits(const struct pp_body *body, const struct pp_attention *shape, struct pp_status *status)
 {
 	uint64_t samples = shape->tokens / shape->seq;
@@ -25,6 +28,13 @@ static bool attention_fits(const struct pp_body *body, const struct pp_attention
 		               " has %zu heads, the cuda device takes at most %d: build with fewer "
 		               "heads or more tensor parallelism, or run with --device=cpu",
 		               body->stage, shape->heads, GRID_SIDE);
+	if (shape->seq > SEQ_MOST)
+		return pp_fail(
+		    status, PP_EXIT_ENVIRONMENT,
+		    "attention of stage %" PRIu32
+		    " has samples of %zu tokens, the cuda device takes at most %d: build with shorter samples, or run "
+		    "with --device=cpu",
+		    body->stage, shape->seq, SEQ_MOST);
 	return samples <= GRID_SIDE ||
 	       pp_fail(status, PP_EXIT_ENVIRONMENT,
 	               "attention of stage %" PRIu32 " has %" PRIu64 " samples in a microbatch, the cuda device takes at "

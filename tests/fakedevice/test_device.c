@@ -412,21 +412,25 @@ static void attention_beyond_the_kernels(void **state)
 	(void)state;
 	static const struct {
 		enum pp_body_op op;
-		uint32_t tokens, heads, columns;
+		uint32_t seq, tokens, heads, columns;
 		const char *text;
 	} cases[] = {
-	    {PP_BODY_ATTN, 4, 2, 514, "attention of stage 0 has heads 257 wide, the cuda device takes at most 256: "},
-	    {PP_BODY_ATTN_DX, 4, 2, 1024, "attention of stage 0 has heads 512 wide, the cuda device takes at most 256: "},
-	    {PP_BODY_ATTN, 4, 65536, 65536, "attention of stage 0 has 65536 heads, the cuda device takes at most 65535: "},
-	    {PP_BODY_ATTN_DX, 4 * 65536, 1, 8,
+	    {PP_BODY_ATTN, 4, 4, 2, 514, "attention of stage 0 has heads 257 wide, the cuda device takes at most 256: "},
+	    {PP_BODY_ATTN_DX, 4, 4, 2, 1024,
+	     "attention of stage 0 has heads 512 wide, the cuda device takes at most 256: "},
+	    {PP_BODY_ATTN, 4, 4, 65536, 65536,
+	     "attention of stage 0 has 65536 heads, the cuda device takes at most 65535: "},
+	    {PP_BODY_ATTN_DX, 4, 4 * 65536, 1, 8,
 	     "attention of stage 0 has 65536 samples in a microbatch, the cuda device takes at most 65535: "},
+	    {PP_BODY_ATTN_DX, 1 << 22, 1 << 22, 1, 8,
+	     "attention of stage 0 has samples of 4194304 tokens, the cuda device takes at most 4194240: "},
 	};
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		struct fixture f;
 		make(&f, PP_F32);
 		struct pp_reg regs[2] = {{.rows = 1, .columns = 1}, {.rows = cases[i].tokens, .columns = cases[i].columns}};
 		struct pp_body_instr instr = {
-		    .op = (uint8_t)cases[i].op, .operand = {0, 1}, .imm = {4, cases[i].heads, cases[i].heads, 0}};
+		    .op = (uint8_t)cases[i].op, .operand = {0, 1}, .imm = {cases[i].seq, cases[i].heads, cases[i].heads, 0}};
 		if (cases[i].op == PP_BODY_ATTN)
 			instr.operand[0] = 1;
 		struct pp_body body = {.regs = regs, .reg_count = 2, .items = &instr, .count = 1};

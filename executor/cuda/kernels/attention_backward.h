@@ -135,7 +135,7 @@ static __global__ void __launch_bounds__(PLAN::THREADS, PLAN::BLOCKS)
 	__nv_bfloat16 *d_o_tile = q_tile + PLAN::QUERIES * PITCH, *k_tiles = d_o_tile + PLAN::QUERIES * PITCH;
 	__nv_bfloat16 *v_tiles = k_tiles + 2 * KEYS * PITCH;
 	float *dots = reinterpret_cast<float *>(v_tiles + 2 * KEYS * PITCH);
-	int head = (int)blockIdx.y, first_query = (int)(gridDim.x - 1 - blockIdx.x) * PLAN::QUERIES;
+	int head = (int)blockIdx.x, first_query = (int)(gridDim.y - 1 - blockIdx.y) * PLAN::QUERIES;
 	size_t token = (size_t)blockIdx.z * frame.seq, kv_head = head / frame.group;
 	size_t q_at = token * frame.q_stride + (size_t)head * frame.columns;
 	size_t kv_at = token * frame.kv_stride + kv_head * frame.columns, row_at = token * frame.heads + head;
@@ -322,7 +322,7 @@ dkv_step(float (&dk)[PLAN::TILES][PLAN::WIDTH / 8][4], float (&dv)[PLAN::TILES][
 	}
 }
 
-/* Grid: tiles of keys, the first, which most queries see, first; key heads; samples. */
+/* Grid: key heads; tiles of keys, the first, which most queries see, first; samples. */
 template <class PLAN>
 static __global__ void __launch_bounds__(PLAN::THREADS, PLAN::BLOCKS)
     attention_dkv(struct attention_frame frame, struct dkv_source from, const __nv_bfloat16 *k, const __nv_bfloat16 *v,
@@ -331,9 +331,9 @@ static __global__ void __launch_bounds__(PLAN::THREADS, PLAN::BLOCKS)
 	constexpr int WIDTH = PLAN::WIDTH, PITCH = PLAN::PITCH, TILES = PLAN::TILES, QUERIES = PLAN::QUERIES;
 	PP_DYNAMIC_SHARED(__nv_bfloat16, k_tile);
 	__nv_bfloat16 *v_tile = k_tile + PLAN::KEYS * PITCH, *tiles = v_tile + PLAN::KEYS * PITCH;
-	int first_key = (int)blockIdx.x * PLAN::KEYS;
-	size_t token = (size_t)blockIdx.z * frame.seq, head = (size_t)blockIdx.y * frame.group;
-	size_t kv_at = token * frame.kv_stride + (size_t)blockIdx.y * frame.columns;
+	int first_key = (int)blockIdx.y * PLAN::KEYS;
+	size_t token = (size_t)blockIdx.z * frame.seq, head = (size_t)blockIdx.x * frame.group;
+	size_t kv_at = token * frame.kv_stride + (size_t)blockIdx.x * frame.columns;
 	struct tile_cursor cursor = tile_cursor_of<WIDTH>(frame, kv_at, frame.kv_stride, first_key);
 	struct dkv_walk walk =
 	    dkv_walk_of<PLAN>(frame, first_key, token * frame.q_stride + head * frame.columns, token * frame.heads + head);
@@ -385,8 +385,7 @@ static void attention_dq_launch(cudaStream_t stream, const struct pp_attention *
 	void (*attention_queries)(struct attention_frame, const __nv_bfloat16 *, const __nv_bfloat16 *,
 	                          const __nv_bfloat16 *, const __nv_bfloat16 *, const __nv_bfloat16 *, const float *,
 	                          float *, __nv_bfloat16 *) = attention_dq<PLAN>;
-	dim3 grid((unsigned)((shape->seq + PLAN::QUERIES - 1) / PLAN::QUERIES), (unsigned)shape->heads,
-	          (unsigned)(shape->tokens / shape->seq));
+	dim3 grid = tile_grid(shape->heads, (shape->seq + PLAN::QUERIES - 1) / PLAN::QUERIES, shape);
 	PP_ALLOW_SHARED(attention_queries, PLAN::SHARED_BYTES);
 	PP_READS(arrays->d_o, q_bytes);
 	PP_READS(arrays->q, q_bytes);
@@ -414,8 +413,7 @@ static void attention_dkv_launch(cudaStream_t stream, const struct pp_attention 
 	                          static_cast<const __nv_bfloat16 *>(arrays->d_o), arrays->lse, arrays->dot};
 	void (*attention_keys)(struct attention_frame, struct dkv_source, const __nv_bfloat16 *, const __nv_bfloat16 *,
 	                       __nv_bfloat16 *, __nv_bfloat16 *) = attention_dkv<PLAN>;
-	dim3 grid((unsigned)((shape->seq + PLAN::KEYS - 1) / PLAN::KEYS), (unsigned)shape->kv_heads,
-	          (unsigned)(shape->tokens / shape->seq));
+	dim3 grid = tile_grid(shape->kv_heads, (shape->seq + PLAN::KEYS - 1) / PLAN::KEYS, shape);
 	PP_ALLOW_SHARED(attention_keys, PLAN::SHARED_BYTES);
 	PP_READS(arrays->d_o, q_bytes);
 	PP_READS(arrays->q, q_bytes);

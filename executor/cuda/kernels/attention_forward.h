@@ -139,7 +139,7 @@ static __device__ __forceinline__ void forward_end(const struct forward_state<PL
 		}
 }
 
-/* Grid: tiles of queries, the last first because they see the most keys; heads; samples. */
+/* Grid: heads; tiles of queries, the last first because they see the most keys; samples. */
 template <class PLAN>
 static __global__ void __launch_bounds__(PLAN::THREADS, PLAN::BLOCKS)
     attention_forward(struct attention_frame frame, const __nv_bfloat16 *q, const __nv_bfloat16 *k,
@@ -148,7 +148,7 @@ static __global__ void __launch_bounds__(PLAN::THREADS, PLAN::BLOCKS)
 	constexpr int WIDTH = PLAN::WIDTH, KEYS = PLAN::KEYS, PITCH = PLAN::PITCH, THREADS = PLAN::THREADS;
 	PP_DYNAMIC_SHARED(__nv_bfloat16, q_tile);
 	__nv_bfloat16 *k_tiles = q_tile + PLAN::QUERIES * PITCH, *v_tiles = k_tiles + 2 * KEYS * PITCH;
-	int head = (int)blockIdx.y, first_query = (int)(gridDim.x - 1 - blockIdx.x) * PLAN::QUERIES;
+	int head = (int)blockIdx.x, first_query = (int)(gridDim.y - 1 - blockIdx.y) * PLAN::QUERIES;
 	size_t token = (size_t)blockIdx.z * frame.seq, kv_head = head / frame.group;
 	size_t q_at = token * frame.q_stride + (size_t)head * frame.columns;
 	size_t kv_at = token * frame.kv_stride + kv_head * frame.columns;
@@ -200,8 +200,7 @@ static void attention_forward_launch(cudaStream_t stream, const struct pp_attent
 	struct attention_frame frame = attention_frame_of(shape);
 	void (*attention)(struct attention_frame, const __nv_bfloat16 *, const __nv_bfloat16 *, const __nv_bfloat16 *,
 	                  __nv_bfloat16 *, float *) = attention_forward<PLAN>;
-	dim3 grid((unsigned)((shape->seq + PLAN::QUERIES - 1) / PLAN::QUERIES), (unsigned)shape->heads,
-	          (unsigned)(shape->tokens / shape->seq));
+	dim3 grid = tile_grid(shape->heads, (shape->seq + PLAN::QUERIES - 1) / PLAN::QUERIES, shape);
 	PP_ALLOW_SHARED(attention, PLAN::SHARED_BYTES);
 	PP_READS(q, shape->tokens * frame.q_stride * 2);
 	PP_READS(k, shape->tokens * frame.kv_stride * 2);

@@ -35,6 +35,14 @@ static inline struct attention_frame attention_frame_of(const struct pp_attentio
 	return frame;
 }
 
+/* Blocks start with x counting fastest: of a sample (z), the tiles with the most work (y = 0) of all heads (x) come
+ * first, so that the last blocks to start are short and end together; and the tiles of a head that run at one time
+ * begin at the same rows, which the first of them has brought to the cache. */
+static inline dim3 tile_grid(size_t heads, size_t tiles, const struct pp_attention *shape)
+{
+	return dim3((unsigned)heads, (unsigned)tiles, (unsigned)(shape->tokens / shape->seq));
+}
+
 /* Between rows of a tile, in elements. */
 template <int WIDTH> static constexpr int TILE_PITCH = WIDTH + 8;
 
