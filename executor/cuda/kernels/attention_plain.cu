@@ -187,7 +187,7 @@ __device__ __forceinline__ float soften(const struct frame &frame, const float (
 
 /* Grid: tiles of queries, heads, samples. */
 template <class T, int COLUMNS>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, COLUMNS > 64 ? 2 : 3)
     attention_plain(struct frame frame, const T *q, const T *k, const T *v, T *o, float *lse)
 {
 	PP_DYNAMIC_SHARED(float, q_tile);
@@ -252,7 +252,7 @@ __device__ void dot_rows(float *dot, const float *d_o_tile, const T *o, int firs
 
 /* Grid as attention_plain. */
 template <class T, int COLUMNS>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, COLUMNS > 64 ? 2 : 3)
     attention_plain_dq(struct frame frame, const T *d_o, const T *q, const T *k, const T *v, const T *o,
                        const float *lse, float *kept, T *dq)
 {
@@ -297,7 +297,7 @@ __global__ void __launch_bounds__(THREADS)
 
 /* Grid: tiles of keys, key heads, samples. Rows are keys, columns queries. */
 template <class T, int COLUMNS>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, COLUMNS > 64 ? 2 : 3)
     attention_plain_dkv(struct frame frame, const T *d_o, const T *q, const T *k, const T *v, const float *lse,
                         const float *dot, T *dk, T *dv)
 {
