@@ -8,6 +8,7 @@
 #include "comms.h"
 #include "identity.h"
 #include "order.h"
+#include "processors.h"
 
 #include "executor/cuda/device_parts.h"
 #include "executor/cuda/gpu.h"
@@ -351,6 +352,16 @@ static enum pp_layout choose_layout(const struct pp_link_start *start)
 	return layout;
 }
 
+/* Launchers bind processes by default, some to one processor: srun, and Open MPI with one or two ranks. */
+static void check_binding(const struct pp_link_start *start)
+{
+	if (start->world == 0 && !start->quiet && pp_nccl_processors() == 1)
+		fprintf(
+		    stderr,
+		    "piperun: warning: rank 0 is bound to one processor, which its own threads and NCCL's then share, so that "
+		    "every step takes longer; start with `mpirun --bind-to none` or `srun --cpu-bind=none`\n");
+}
+
 static struct pp_endpoint *open_link(const struct pp_link_start *start, struct pp_status *status)
 {
 	struct pp_nccl_versions versions = {.toolkit = CUDART_VERSION};
@@ -367,6 +378,7 @@ static struct pp_endpoint *open_link(const struct pp_link_start *start, struct p
 	cudaDriverGetVersion(&versions.driver);
 	ncclGetVersion(&versions.nccl);
 	share_gpus(start);
+	check_binding(start);
 	if (!pp_nccl_order_decide(start->program, choose_layout(start), &versions, said, &endpoint->order, status)) {
 		free(endpoint);
 		return NULL;
