@@ -5,6 +5,7 @@
 #include "capture.h"
 #include "fake.h"
 #include "memory.h"
+#include "plant.h"
 #include "runtime.h"
 #include "watchdog.h"
 
@@ -40,7 +41,10 @@ const char *pp_fake_captures_text(uint32_t one, uint32_t other)
 
 ncclResult_t ncclGetVersion(int *version)
 {
-	*version = NCCL_VERSION_CODE;
+	uint64_t first = 0;
+	struct pp_fake_host *host = pp_fake_enter("ncclGetVersion");
+	*version = NCCL_VERSION_CODE - pp_fake_planted(PP_FAKE_OLD_NCCL, &first, (uint32_t)host->device);
+	pp_fake_leave(host, cudaSuccess);
 	return ncclSuccess;
 }
 

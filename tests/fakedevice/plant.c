@@ -12,7 +12,8 @@ static const char *const names[] = {[PP_FAKE_LOST_WAIT] = "lost-wait",
                                     [PP_FAKE_SHORT_SEND] = "short-send",
                                     [PP_FAKE_NO_STREAM] = "no-stream",
                                     [PP_FAKE_LOST_SEND] = "lost-send",
-                                    [PP_FAKE_LOST_COLLECTIVE] = "lost-collective"};
+                                    [PP_FAKE_LOST_COLLECTIVE] = "lost-collective",
+                                    [PP_FAKE_OLD_NCCL] = "old-nccl"};
 
 bool pp_fake_planted(enum pp_fake_plant kind, uint64_t *counter, uint32_t rank)
 {

@@ -14,6 +14,7 @@ enum pp_fake_plant {
 	PP_FAKE_LOST_SEND,       /* lost-send: an ncclSend of the rank is not posted */
 	PP_FAKE_NO_STREAM,       /* no-stream: there is no memory for a stream; RANK: number of the GPU */
 	PP_FAKE_LOST_COLLECTIVE, /* lost-collective: a collective of the rank is not posted */
+	PP_FAKE_OLD_NCCL,        /* old-nccl: NCCL says that it is a version older; RANK: number of the GPU */
 };
 
 /* Does this one go wrong? `counter` counts those of its kind that the caller looks at apart; `rank` matters to the

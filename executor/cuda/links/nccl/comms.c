@@ -4,6 +4,7 @@
  * Requires: all ranks make the same calls in the same order. */
 #include "comms.h"
 
+#include <inttypes.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,6 +28,17 @@ static bool exchange(const struct pp_transport_ops *below, struct pp_endpoint *e
 	return progress == PP_DONE || pp_fail(status, PP_EXIT_RUN, "%s", below->failure(endpoint));
 }
 
+/* NCCL of another version may hang or say `invalid usage`, at best in a log of its own. */
+static bool same_version(int first, int other, uint32_t rank, struct pp_status *status)
+{
+	return first == other ||
+	       pp_fail(status, PP_EXIT_ENVIRONMENT,
+	               "rank %" PRIu32 " has NCCL %d.%d.%d, rank 0 has %d.%d.%d: let all load the same libnccl.so.2 "
+	               "(LD_LIBRARY_PATH)",
+	               rank, other / 10000, other % 10000 / 100, other % 100, first / 10000, first % 10000 / 100,
+	               first % 100);
+}
+
 /* The id that rank 0 got, told to all, or what failed on the first rank that is not fine. */
 static bool share_id(const struct pp_nccl_world *world, const struct pp_transport_ops *below,
                      struct pp_endpoint *endpoint, bool fine, ncclUniqueId *id, struct pp_status *status)
@@ -34,11 +46,12 @@ static bool share_id(const struct pp_nccl_world *world, const struct pp_transpor
 	enum { OFFER_TEXT = 400 };
 	struct offer {
 		ncclUniqueId id;
-		int code;
+		int code, version;
 		char text[OFFER_TEXT];
 	} mine = {.code = PP_EXIT_OK}, *all = calloc(world->ranks, sizeof *all);
 	if (!all)
 		return pp_fail(status, PP_EXIT_ENVIRONMENT, "out of memory");
+	ncclGetVersion(&mine.version);
 	if (fine && world->rank == 0)
 		fine = pp_nccl_ok(ncclGetUniqueId(&mine.id), NULL, "getting an id", status);
 	if (!fine) {
@@ -49,6 +62,8 @@ static bool share_id(const struct pp_nccl_world *world, const struct pp_transpor
 	for (uint32_t i = 0; ok && i < world->ranks; i++)
 		if (all[i].code != PP_EXIT_OK)
 			ok = pp_fail(status, (enum pp_exit)all[i].code, "%s", all[i].text);
+	for (uint32_t i = 1; ok && i < world->ranks; i++)
+		ok = same_version(all[0].version, all[i].version, i, status);
 	*id = all[0].id;
 	free(all);
 	return ok;
