@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -280,6 +281,24 @@ static void name_page(const struct pp_star_address *address, uint32_t first, cha
 	snprintf(name + length, 64 - (size_t)length, "-%" PRIu32, first);
 }
 
+/* Rank 0 has a connection to each other rank, more than a shell's usual limit (1024) in a large job. The listener has
+ * the lowest number that was free. */
+static bool may_connect(const struct pp_star *star, struct pp_status *status)
+{
+	enum { SPARE = 64 }; /* for data, checkpoints, transports */
+	struct rlimit limit;
+	rlim_t least = (rlim_t)star->listener + star->world, wanted = least + SPARE;
+	if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted)
+		return true;
+	limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
+	setrlimit(RLIMIT_NOFILE, &limit);
+	return limit.rlim_max >= least ||
+	       pp_fail(status, PP_EXIT_ENVIRONMENT,
+	               "rank 0 keeps a connection to each of %" PRIu32
+	               " ranks, but may have %llu files open: raise the limit to %llu (ulimit -n)",
+	               star->world, (unsigned long long)limit.rlim_max, (unsigned long long)wanted);
+}
+
 bool pp_star_open(struct pp_star *star, const struct pp_transport_ops *transport, struct pp_endpoint *endpoint,
                   uint32_t world, struct pp_status *status)
 {
@@ -294,7 +313,7 @@ bool pp_star_open(struct pp_star *star, const struct pp_transport_ops *transport
 		return false;
 	if (star->rank == 0) {
 		star->listener = pp_star_listen(&address, alone, status);
-		fine = star->listener >= 0;
+		fine = star->listener >= 0 && may_connect(star, status);
 		memcpy(star->token, address.token, sizeof star->token);
 	}
 	if (!agree(&meeting, fine, status) || !tell_address(&meeting, &address, status))

@@ -19,6 +19,11 @@ failed)
   lines failed 1 '^error\[E0904\]: rank 2 failed: planted fault'
   run exited 5 env PP_FAULT=0:9:exit timeout -k 5 30 "$BIN/piperun" -q --spawn=3 "$work/m.ppx"
   lines exited 1 '^error\[E0904\]: rank 0 is gone: '
+  # Too few files: as many as may be are taken, and where that is not enough it is said.
+  only='exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-; ulimit $LIMIT 6; exec "$@"'
+  run soft 0 env LIMIT='-S -n' bash -c "$only" soft timeout -k 5 30 "$BIN/piperun" -q --spawn=3 --steps=1 "$work/m.ppx"
+  run hard 3 env LIMIT=-n bash -c "$only" hard timeout -k 5 30 "$BIN/piperun" -q --spawn=3 --steps=1 "$work/m.ppx"
+  lines hard 1 '^piperun: rank 0 keeps a connection to each of 3 ranks, but may have 6 files open: raise the limit to [0-9]* '
   finish
   ;;
 stopped)
