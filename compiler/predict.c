@@ -127,20 +127,29 @@ static void add_bound(struct predicting *p, const char *of, uint64_t value, uint
 	                        .source = simulated});
 }
 
-/* What the split would take that only looks at the slowest rank. */
-static void add_split(struct predicting *p)
+static void add_other_split(struct predicting *p, const char *name, uint64_t makespan, const char *formula)
 {
 	const struct pp_joint_report *joint = p->unit->stages.joint;
-	if (!joint || !joint->moved)
-		return;
 	add(p, (struct pp_term){.group = "time",
-	                        .name = "makespan of the evenest split",
-	                        .value = (double)joint->balanced,
-	                        .formula = "as makespan, where the slowest rank is as fast as can be",
+	                        .name = name,
+	                        .value = (double)makespan,
+	                        .formula = formula,
 	                        .inputs = pp_arena_printf(p->arena, "the best of %u runs, data moving on its own%s: %s",
 	                                                  joint->runs, joint->quick ? ", orders made quickly" : "",
 	                                                  time_text(p, joint->chosen)),
 	                        .source = simulated});
+}
+
+/* What the splits would take that only look at the slowest rank, or at the number of blocks. */
+static void add_split(struct predicting *p)
+{
+	const struct pp_joint_report *joint = p->unit->stages.joint;
+	if (!joint)
+		return;
+	if (joint->moved)
+		add_other_split(p, "split with the fastest slowest rank", joint->balanced, "makespan, slowest rank least");
+	if (joint->even != UINT64_MAX && joint->even != joint->chosen)
+		add_other_split(p, "split in equal blocks", joint->even, "makespan, as many blocks in each stage");
 }
 
 static void add_step(struct predicting *p)
