@@ -19,9 +19,36 @@ near() {
   is "$1 ($2 near $3)" "$(awk -v a="$2" -v b="$3" -v t="$4" 'BEGIN { d = a - b; print (d < 0 ? -d : d) <= t * (b < 0 ? -b : b) }')" 1
 }
 
+# place SCHEDULE: where its stages live.
+place() {
+  case $1 in
+    zb_v | v_half | v_min | v_adaptive | dualpipe_v | paired | imported) echo v ;;
+    *) echo loop ;;
+  esac
+}
+
+# import SPEC OPTIONS...: $work/SPEC.pipe, which has a schedule `imported` more: the order of zb_v, by way of a file of
+# PyTorch's form.
+import() {
+  local spec=$1
+  shift
+  run import 0 "$BIN/pipec" build -q "$HERE/$spec.pipe" -o "$work/import.ppx" --schedule zb_v --set stages.place=v "$@"
+  "$BIN/pipedump" "$work/import.ppx" --format=csv -o "$work/import.csv" 2>"$work/import.note"
+  { cat "$HERE/$spec.pipe" && echo 'schedule imported from csv "import.csv"'; } >"$work/$spec.pipe"
+}
+
+# spec_of SPEC OPTIONS...: the file, that of `import` where its schedule is asked for.
+spec_of() {
+  case " $* " in
+    *' imported '*) echo "$work/$1.pipe" ;;
+    *) echo "$HERE/$1.pipe" ;;
+  esac
+}
+
 # build NAME SPEC OPTIONS...: to $work/NAME.ppx, and what is predicted to $work/NAME.json.
 build() {
-  local name=$1 spec=$HERE/$2.pipe
+  local name=$1 spec
+  spec=$(spec_of "${@:2}")
   shift 2
   run "build_$name" 0 "$BIN/pipec" build -q "$spec" -o "$work/$name.ppx" "$@"
   "$BIN/pipedump" --format=json "$work/$name.ppx" >"$work/$name.json" || failures=$((failures + 1))
@@ -29,7 +56,8 @@ build() {
 
 # emit NAME LEVEL SPEC OPTIONS...: that level as text to $work/NAME.LEVEL.
 emit() {
-  local name=$1 level=$2 spec=$HERE/$3.pipe
+  local name=$1 level=$2 spec
+  spec=$(spec_of "${@:3}")
   shift 3
   run "emit_$name" 0 "$BIN/pipec" build -q --emit="$level" "$spec" "$@"
   cp "$work/emit_$name.out" "$work/$name.$level"
