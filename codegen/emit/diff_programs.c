@@ -25,7 +25,7 @@ struct figure {
 	double a, b;
 };
 
-enum { FIGURES = 15 };
+enum { FIGURES = 17 };
 
 static uint64_t messages(const struct pp_dump *dump)
 {
@@ -61,11 +61,25 @@ static double span_gap(const struct pp_sim *sim)
 	return pp_bound_gap(sim->longest_span, sim->bound.span);
 }
 
+/* What a step trains, over all replicas. */
+static double samples(const struct pp_dump *dump)
+{
+	const struct pp_program *program = dump->program;
+	return (double)(program->train.microbatch ? program->train.microbatch : 1) * program->microbatches * program->dp;
+}
+
+static double per_sample(const struct pp_dump *dump)
+{
+	return ((double)dump->sim->makespan + (double)dump->sim->tail) / samples(dump);
+}
+
 static void take_figures(const struct sides *sides, struct figure *figures)
 {
 	const struct pp_sim *a = sides->a->sim, *b = sides->b->sim;
 	const struct figure all[FIGURES] = {
 	    {"step", "step", TIME, (double)a->makespan + (double)a->tail, (double)b->makespan + (double)b->tail},
+	    {"samples of a step", "samples", COUNT, samples(sides->a), samples(sides->b)},
+	    {"step, per sample", "step_per_sample", TIME, per_sample(sides->a), per_sample(sides->b)},
 	    {"makespan", "makespan", TIME, (double)a->makespan, (double)b->makespan},
 	    {"tail", "tail", TIME, (double)a->tail, (double)b->tail},
 	    {"longest span of a rank", "longest_span", TIME, (double)a->longest_span, (double)b->longest_span},
@@ -84,10 +98,15 @@ static void take_figures(const struct sides *sides, struct figure *figures)
 	memcpy(figures, all, sizeof all);
 }
 
-/* What an order alone does not have: bytes, and a tail beside its makespan. */
-static bool needs_costs(const struct figure *figure)
+/* An order alone has no bytes, and no tail beside its makespan; time per sample counts where steps are not alike. */
+static bool is_shown(const struct sides *sides, const struct figure *figure)
 {
-	return figure->form == BYTES || strcmp(figure->key, "step") == 0 || strcmp(figure->key, "tail") == 0;
+	static const char *const of_costs[] = {"step", "tail", "samples", "step_per_sample"};
+	bool costs = figure->form == BYTES;
+	for (size_t i = 0; i < sizeof of_costs / sizeof of_costs[0]; i++)
+		costs |= strcmp(figure->key, of_costs[i]) == 0;
+	bool sampled = strcmp(figure->key, "samples") == 0 || strcmp(figure->key, "step_per_sample") == 0;
+	return !(costs && sides->a->costless) && (!sampled || samples(sides->a) != samples(sides->b));
 }
 
 static const char *show(const struct sides *sides, enum form form, double value)
@@ -127,7 +146,7 @@ static void print_figures(const struct sides *sides)
 	pp_table_cell(&table, "b");
 	pp_table_cell(&table, "b - a");
 	for (unsigned i = 0; i < FIGURES; i++) {
-		if (sides->a->costless && needs_costs(&figures[i]))
+		if (!is_shown(sides, &figures[i]))
 			continue;
 		pp_table_cell(&table, figures[i].name);
 		pp_table_cell(&table, show(sides, figures[i].form, figures[i].a));
@@ -342,7 +361,7 @@ static void print_json(const struct sides *sides)
 	json_side(sides->b, "b", &json);
 	pp_json_open_object(&json, "figures");
 	for (unsigned i = 0; i < FIGURES; i++) {
-		if (sides->a->costless && needs_costs(&figures[i]))
+		if (!is_shown(sides, &figures[i]))
 			continue;
 		pp_json_open_object(&json, figures[i].key);
 		pp_json_number(&json, "a", figures[i].a);
