@@ -20,7 +20,7 @@ enum {
 	WINDOW = 50000, /* actions of a run: beyond, only the first microbatches are run, and the rest is extrapolated */
 	ROUNDS = 3,
 	ROUNDS_MADE = 2, /* where rows are made anew for each */
-	NOT_FAR = 5      /* percent */
+	NOT_FAR = 30     /* percent: rows made for one split do that much worse on a better one */
 };
 
 struct loop {
