@@ -76,6 +76,7 @@ struct pp_fake_nccl_operation {
 };
 
 uint64_t pp_fake_nccl_bytes(ncclDataType_t type); /* 0: unknown */
+
 const char *pp_fake_nccl_type(int32_t type);
 /* What is wrong with posts of two ranks of which one, or another one, is captured; "" if nothing is. */
 const char *pp_fake_captures_text(uint32_t one, uint32_t other);
