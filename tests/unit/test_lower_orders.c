@@ -21,6 +21,10 @@ static uint32_t make(struct world *w, enum pp_lowered order)
 	assert_true(pp_plan_memory(&w->program, w->diag));
 	if (!pp_verify(&w->program, &stamp, w->diag))
 		fail_msg("rejected:\n%s", diagnostics(w));
+	/* Starts in order are one more reason to wait, and the finest layout has the fewest. */
+	assert_int_equal(stamp.in_order & ~stamp.layouts, 0);
+	assert_true(stamp.in_order == 0 || stamp.in_order >> PP_LAYOUT_CHANNEL & 1);
+	assert_true(stamp.layouts != ALL_LAYOUTS || stamp.in_order == ALL_LAYOUTS);
 	return stamp.layouts;
 }
 
