@@ -200,7 +200,9 @@ static void drivers_decide(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		const struct case_of_order *one = &cases[i];
+		struct pp_rank ranks[] = {{.post_sms = 33}, {.post_sms = i % 2 ? 33 : 0}};
 		struct pp_program program = {.ranks = 2,
+		                             .rank = ranks,
 		                             .tp = one->tp,
 		                             .dp = 1,
 		                             .stamp = {.proven = true, .layouts = one->layouts, .in_order = one->in_order}};
@@ -213,6 +215,7 @@ static void drivers_decide(void **state)
 		if (!fine)
 			continue;
 		assert_int_equal(order.implicit, one->implicit);
+		assert_int_equal(order.unproven, !one->implicit && i % 2 == 0);
 		assert_int_equal(order.layout, one->layout);
 	}
 }

@@ -385,6 +385,11 @@ static struct pp_endpoint *open_link(const struct pp_link_start *start, struct p
 	}
 	if (!said) /* a nccl.conf could say otherwise */
 		pp_late_variable_set(&start->environment->order, endpoint->order.implicit ? "1" : "0");
+	if (endpoint->order.unproven && start->world == 0 && !start->quiet)
+		fprintf(stderr,
+		        "piperun: warning: launches of NCCL are in no order, and the program does not know its GPUs, so that "
+		        "nothing is proven of room for all that may run at once (V11): say `sms` in its cluster, or build "
+		        "it with --lowering=end\n");
 	if (start->world == 0 && !start->quiet)
 		printf("NCCL %d.%d.%d, %s\n", versions.nccl / 10000, versions.nccl % 10000 / 100, versions.nccl % 100,
 		       endpoint->order.text);

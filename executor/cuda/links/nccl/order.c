@@ -70,9 +70,19 @@ struct question {
 	char version[32]; /* "driver 13.0" */
 };
 
+/* V11 says something of ranks only whose GPUs the program knows. */
+static bool has_room(const struct pp_program *program)
+{
+	for (uint32_t rank = 0; rank < program->ranks; rank++)
+		if (!program->rank || program->rank[rank].post_sms == 0)
+			return false;
+	return true;
+}
+
 static bool unordered(const struct question *question, const char *why, struct pp_nccl_order *order)
 {
 	order->implicit = false;
+	order->unproven = !has_room(question->program);
 	snprintf(order->text, sizeof order->text, "%s; launches in no order, since %s; queues per %s", question->version,
 	         why, pp_layout_name[question->asked]);
 	return true;

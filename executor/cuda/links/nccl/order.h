@@ -19,6 +19,7 @@ struct pp_nccl_versions {
 
 struct pp_nccl_order {
 	bool implicit;                 /* NCCL_LAUNCH_ORDER_IMPLICIT=1, else 0 */
+	bool unproven;                 /* no order, and nothing proven of room either */
 	enum pp_layout layout;         /* that posts stand in, in effect */
 	char text[PP_NCCL_ORDER_TEXT]; /* what was decided, for people */
 };
