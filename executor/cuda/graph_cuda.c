@@ -158,11 +158,24 @@ static bool gather(const struct pp_device *device, struct pp_cuda_graphs *graphs
 	return true;
 }
 
+/* Ids and labels are used as indices, and bodies that were tried before have left numbers of theirs in slots that share
+ * the place. */
+static void clear_indices(struct pp_device *device, const struct pp_bound_call *bound)
+{
+	for (uint32_t i = 0; i < bound->body->reg_count; i++) {
+		const struct pp_reg *reg = &bound->body->regs[i];
+		if (reg->dtype == PP_I32)
+			pp_cuda_zero(device->cuda.compute, (size_t)reg->rows * reg->columns * sizeof(int32_t),
+			             bound->base[reg->base] + reg->offset);
+	}
+}
+
 /* The kernels of a call, without its exchanges. */
 static void run_kernels(struct pp_device *device, const struct pp_call *call)
 {
 	struct pp_bound_call bound;
 	bind(device, call, &bound);
+	clear_indices(device, &bound);
 	for (uint32_t at = 0, end; at < call->body->count; at = end) {
 		end = pp_cuda_stretch_end(call->body, at, device->tp);
 		if (!pp_cuda_is_exchange(&call->body->items[at], device->tp))
