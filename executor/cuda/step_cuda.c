@@ -116,11 +116,13 @@ bool pp_cuda_begin(struct pp_device *device, const struct pp_stream *stream, uin
 	return false;
 }
 
+/* A stream that goes before others does so in the graph, too. */
 static void make_graph(struct pp_device *device, struct known *step, cudaGraph_t graph)
 {
 	size_t nodes = 0;
 	pp_cuda_note(device, cudaGraphGetNodes(graph, NULL, &nodes), "counting what a step holds");
-	pp_cuda_note(device, cudaGraphInstantiate(&step->graph, graph, 0), "making a graph of a step");
+	pp_cuda_note(device, cudaGraphInstantiate(&step->graph, graph, cudaGraphInstantiateFlagUseNodePriority),
+	             "making a graph of a step");
 	step->nodes = nodes;
 }
 
