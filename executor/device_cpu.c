@@ -80,7 +80,7 @@ static bool can_run(const struct pp_program *program, const struct pp_device_opt
 			return pp_fail(
 			    status, PP_EXIT_ENVIRONMENT,
 			    "the cpu device computes in f32 only, tensor %s is %s; build with `dtype = fp32`: without a GPU there "
-			    "is no other way",
+			    "is no other way (--device=cuda says why there is none)",
 			    program->tensors[t].name, pp_dtype_name[program->tensors[t].dtype]);
 	if (options && options->gpus)
 		return pp_fail(status, PP_EXIT_ENVIRONMENT,
