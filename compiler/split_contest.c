@@ -24,12 +24,16 @@ enum {
 	MOST_SPLITS = 24,
 	MOST_ACTIONS = 60000, /* over all splits that compete: each is ordered, lowered and planned */
 	LEAST_SPLITS = 6,
+	MOST_FOUND = 8,         /* besides, of those that competitors have found */
 	MOST_NAMED = 4000,      /* actions of a step: with more, named schedules that look at costs take long */
 	MOST_CONTESTED = 20000, /* actions of a step: with more, one compilation takes seconds */
 	MOST_REFUSED = 4,       /* programs of fixed rows that need more memory than their order */
 	MOST_RUNGS = 64,        /* bounds on memory that splits for fixed rows and orders of policies are made for */
 	ROUGH_RUNGS = 16,       /* of them between a power of two and the next */
 	FINE_RUNGS = 64,        /* of those for orders of small programs */
+	CLOSE_RUNGS = 32,       /* of those that named policies and the search compete under, too */
+	LESS_RUNGS = 6,         /* as many as these at most */
+	LEAST_RUNGS = 3,        /* or these, of the rough ones */
 	OWN_GAIN = 10,          /* percent that a split of its own may win for a named schedule */
 };
 
@@ -42,8 +46,8 @@ struct candidate {
 
 struct contest {
 	struct pp_unit *unit;
-	struct pp_unit *draft; /* priced layers */
-	struct candidate splits[MOST_SPLITS];
+	struct pp_unit *draft; /* priced layers; NULL: there is no choice of splits */
+	struct candidate splits[MOST_SPLITS + MOST_FOUND];
 	uint32_t count, most;
 	uint64_t value; /* of the best so far, or of another placement */
 };
@@ -77,22 +81,6 @@ static struct pp_schedule *take_order(const struct pp_unit *unit, const struct p
 	struct pp_schedule searched = *given;
 	searched.search = &report;
 	return pp_schedule_copy(unit->arena, &searched);
-}
-
-/* Run a competitor through the passes; if it is the best so far, its split becomes that of the unit, and so does its
- * order where rows are not fixed. */
-static void compete(struct contest *contest, struct pp_unit *trial, const char *name)
-{
-	struct pp_unit *unit = contest->unit;
-	const struct pp_spec *spec = &unit->resolved.spec;
-	bool span = spec->seek.objective == PP_SEEK_SPAN, ok = pp_compile(trial, PP_PASS_simulate, NULL, NULL);
-	uint64_t value = !ok ? UINT64_MAX : span ? trial->sim.longest_span : trial->sim.makespan;
-	if (value < contest->value) {
-		contest->value = value;
-		unit->first = pp_split_copy(unit->arena, &trial->stages, spec->model.layer_count);
-		unit->given = pp_schedule_aware(&unit->resolved) ? take_order(unit, trial, name) : NULL;
-	}
-	pp_arena_destroy(trial->arena);
 }
 
 /* ---- splits ---------------------------------------------------------------------------------- */
@@ -153,6 +141,27 @@ static void add_split(struct contest *contest, const struct pp_split *split, uin
 	for (; at && contest->splits[at - 1].least > new.least; at--)
 		contest->splits[at] = contest->splits[at - 1];
 	contest->splits[at] = new;
+}
+
+/* Run a competitor through the passes; if it is the best so far, its split becomes that of the unit, and so does its
+ * order where rows are not fixed. Other orders compete on its split, too. */
+static void compete(struct contest *contest, struct pp_unit *trial, const char *name)
+{
+	struct pp_unit *unit = contest->unit;
+	const struct pp_spec *spec = &unit->resolved.spec;
+	bool span = spec->seek.objective == PP_SEEK_SPAN, ok = pp_compile(trial, PP_PASS_simulate, NULL, NULL);
+	uint64_t value = !ok ? UINT64_MAX : span ? trial->sim.longest_span : trial->sim.makespan;
+	if (ok && contest->draft && pp_schedule_aware(&unit->resolved)) {
+		struct pp_split split = {.first =
+		                             pp_split_copy(contest->draft->arena, &trial->stages, spec->model.layer_count)};
+		add_split(contest, &split, trial->stages.count);
+	}
+	if (value < contest->value) {
+		contest->value = value;
+		unit->first = pp_split_copy(unit->arena, &trial->stages, spec->model.layer_count);
+		unit->given = pp_schedule_aware(&unit->resolved) ? take_order(unit, trial, name) : NULL;
+	}
+	pp_arena_destroy(trial->arena);
 }
 
 /* What a rank takes beside its layers at least. */
@@ -270,21 +279,29 @@ static void compete_plain(struct contest *contest)
 	compete(contest, &plain, contest->unit->resolved.policy);
 }
 
-/* Rules take more where there is more, and may be slower for it, or stuck: they are tried under ever less. */
-static void compete_rooms(struct contest *contest)
+/* The unit as it is, under ever less memory: what is found there competes here, too. */
+static void compete_less(struct contest *contest, unsigned rungs, uint64_t most)
 {
 	struct pp_unit *unit = contest->unit;
 	const struct pp_spec *spec = &unit->resolved.spec;
-	uint64_t bound = pp_order_limit(spec, spec->schedule_memory), most = MOST_ACTIONS / actions_of(spec);
-	unsigned rungs = most < 2 * FINE_RUNGS ? ROUGH_RUNGS : FINE_RUNGS;
-	bound = bound == UINT64_MAX ? 0 : bound + 1;
-	most = most < LEAST_SPLITS ? LEAST_SPLITS : most > MOST_RUNGS ? MOST_RUNGS : most;
-	unit->rooms_tried = true;
+	uint64_t limit = pp_order_limit(spec, spec->schedule_memory), bound = limit == UINT64_MAX ? 0 : limit + 1;
 	for (uint64_t i = 0; i < most && (bound = rung_below(bound, rungs)) > 0; i++) {
 		struct pp_unit trial = open_trial(unit);
 		trial.memory = bound;
 		compete(contest, &trial, unit->resolved.policy);
 	}
+}
+
+/* Rules and patterns take more where there is more, and may be slower for it, or stuck: they are tried under ever less.
+ */
+static void compete_rooms(struct contest *contest)
+{
+	uint64_t most = MOST_ACTIONS / actions_of(&contest->unit->resolved.spec);
+	contest->unit->rooms_tried = true;
+	compete_less(contest, most < 2 * FINE_RUNGS ? ROUGH_RUNGS : FINE_RUNGS,
+	             most < LEAST_SPLITS ? LEAST_SPLITS
+	             : most > MOST_RUNGS ? MOST_RUNGS
+	                                 : most);
 }
 
 /* Whether some order on a split may still be faster than the best; with its memory as far as it is known. */
@@ -378,8 +395,9 @@ static void compete_named(struct contest *contest)
 		    (policy->aware && actions_of(spec) > MOST_NAMED))
 			continue;
 		compete_as(contest, policy, NULL);
-		for (uint32_t k = 0; policy->aware && k < contest->count && contest->splits[k].least < contest->value; k++)
-			compete_as(contest, policy, contest->splits[k].first);
+		for (uint32_t k = 0; policy->aware && k < contest->count; k++)
+			if (may_win(contest, &contest->splits[k]))
+				compete_as(contest, policy, contest->splits[k].first);
 	}
 }
 
@@ -435,17 +453,23 @@ static void hold(struct contest *contest)
 	find_splits(contest);
 	if (contest->count == 0)
 		return;
+	contest->most += MOST_FOUND;
 	compete_plain(contest);
 	if (!pp_schedule_aware(resolved)) {
 		contest->unit->first = NULL; /* it will find its own split again, and say how */
 		compete_rows(contest);
 		return;
 	}
-	compete_split(contest);
-	if (resolved->policy && strcmp(resolved->policy, "search") == 0)
-		compete_named(contest);
-	else if (resolved->schedule)
+	bool seeks = resolved->policy && strcmp(resolved->policy, "search") == 0;
+	if (seeks)
+		compete_less(contest, CLOSE_RUNGS, LESS_RUNGS);
+	else if (resolved->policy && strcmp(resolved->policy, "v_adaptive") == 0)
+		compete_less(contest, ROUGH_RUNGS, LEAST_RUNGS); /* each takes long */
+	else
 		compete_rooms(contest);
+	compete_split(contest);
+	if (seeks)
+		compete_named(contest);
 }
 
 void pp_split_contest(struct pp_unit *unit)
@@ -458,6 +482,7 @@ void pp_split_contest(struct pp_unit *unit)
 	if (!unit->given && pp_compile(&draft, PP_PASS_draft, NULL, NULL))
 		hold(&contest);
 	pp_arena_destroy(draft.arena);
+	contest.draft = NULL;
 	if (unit->given && unit->given->search && !unit->options.hint.trial)
 		search_on(&contest);
 }

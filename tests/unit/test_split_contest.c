@@ -12,13 +12,20 @@
 #include <string.h>
 #include <cmocka.h>
 
-static const char gpt[] = "model gpt { hidden = 1024  heads = 16  layers = 24  vocab = 50304  seq = 1024 }\n"
-                          "cluster lab { nodes = 1  gpus = 6\n"
+static const char gpt[] = "model gpt { hidden = 1024  heads = 16  layers = 8  vocab = 50304  seq = 1024 }\n"
+                          "cluster lab { nodes = 1  gpus = 3\n"
                           "  gpu { memory = 24GiB  bandwidth = 2TB/s  flops { bf16 = 300TFLOPS } }\n"
                           "  link intra { bandwidth = 25GB/s  latency = 5us } }\n"
-                          "parallel { pp = 6 }\n"
+                          "parallel { pp = 3 }\n"
                           "schedule 1f1b\n"
-                          "train { microbatch = 1  microbatches = 16  dtype = bf16 }\n";
+                          "train { microbatch = 1  microbatches = 6  dtype = bf16 }\n";
+static const char small[] =
+    "model gpt { hidden = 128  heads = 4  layers = 12  vocab = 256  seq = 64 }\n"
+    "cluster box { nodes = 1  gpus = 4  gpu { memory = 64MiB }  link intra { bandwidth = 5GB/s  latency = 5us } }\n"
+    "parallel { pp = 4 }\n"
+    "stages { place = v }\n"
+    "schedule v_half\n"
+    "train { microbatch = 1  microbatches = 8 }\n";
 static const char custom[] =
     "model measured { layer part : custom * 8 { time_f = 1ms  time_i = 1.2ms  time_w = 0.8ms\n"
     "  activation = 64MiB  output = 1MiB } }\n"
@@ -71,14 +78,30 @@ static void search_beats_what_fits(void **state)
 	(void)state;
 	static const char *const flat[] = {"1f1b", "eager_1f1b", "zb_h1", NULL};
 	static const char *const folded[] = {"v_half", "v_min", "v_adaptive", "gis_h", NULL};
-	static const unsigned caps[] = {1536, 0}, few[] = {260, 0}, small[] = {130, 600, 0};
+	static const unsigned caps[] = {1536, 1700, 2000, 0}, few[] = {550, 0}, rough[] = {130, 600, 0};
 	check(gpt, "parallel.vpp=1", caps, flat);
-	check(custom, "parallel.vpp=1", small, flat);
+	check(custom, "parallel.vpp=1", rough, flat);
 	check(custom, "parallel.vpp=2", few, folded);
+}
+
+static void more_memory_is_never_slower(void **state)
+{
+	(void)state;
+	static const unsigned caps[] = {14, 15};
+	static const char *const names[] = {"v_half", "v_min"};
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		uint64_t before = UINT64_MAX;
+		for (size_t k = 0; k < sizeof caps / sizeof *caps; k++) {
+			uint64_t makespan = makespan_of(small, names[i], "parallel.vpp=2", caps[k]);
+			assert_true(makespan < UINT64_MAX && makespan <= before);
+			before = makespan;
+		}
+	}
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(search_beats_what_fits)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(search_beats_what_fits),
+	                                   cmocka_unit_test(more_memory_is_never_slower)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
