@@ -34,6 +34,7 @@ enum {
 	CLOSE_RUNGS = 32,       /* of those that named policies and the search compete under, too */
 	LESS_RUNGS = 6,         /* as many as these at most */
 	LEAST_RUNGS = 3,        /* or these, of the rough ones */
+	MOST_LESS = 600,        /* actions of a step: with more, policies that search take long under each */
 	OWN_GAIN = 10,          /* percent that a split of its own may win for a named schedule */
 };
 
@@ -151,7 +152,7 @@ static void compete(struct contest *contest, struct pp_unit *trial, const char *
 	const struct pp_spec *spec = &unit->resolved.spec;
 	bool span = spec->seek.objective == PP_SEEK_SPAN, ok = pp_compile(trial, PP_PASS_simulate, NULL, NULL);
 	uint64_t value = !ok ? UINT64_MAX : span ? trial->sim.longest_span : trial->sim.makespan;
-	if (ok && contest->draft && pp_schedule_aware(&unit->resolved)) {
+	if (ok && contest->draft && pp_schedule_aware(&unit->resolved) && actions_of(spec) <= MOST_LESS) {
 		struct pp_split split = {.first =
 		                             pp_split_copy(contest->draft->arena, &trial->stages, spec->model.layer_count)};
 		add_split(contest, &split, trial->stages.count);
@@ -461,11 +462,13 @@ static void hold(struct contest *contest)
 		return;
 	}
 	bool seeks = resolved->policy && strcmp(resolved->policy, "search") == 0;
-	if (seeks)
+	bool small = actions_of(&resolved->spec) <= MOST_LESS,
+	     adapts = resolved->policy && strcmp(resolved->policy, "v_adaptive") == 0;
+	if (seeks && small)
 		compete_less(contest, CLOSE_RUNGS, LESS_RUNGS);
-	else if (resolved->policy && strcmp(resolved->policy, "v_adaptive") == 0)
+	else if (adapts && small)
 		compete_less(contest, ROUGH_RUNGS, LEAST_RUNGS); /* each takes long */
-	else
+	else if (!seeks && !adapts)
 		compete_rooms(contest);
 	compete_split(contest);
 	if (seeks)
