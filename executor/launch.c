@@ -79,7 +79,7 @@ void pp_launch_predict(struct pp_launch *launch, const struct pp_program *progra
 	launch->limits = pp_launch_limits(&launch->asked, step, batch);
 }
 
-void pp_launch_choose_device(struct pp_launch *launch, const struct pp_program *program, bool apart)
+void pp_launch_choose_device(struct pp_launch *launch, const struct pp_program *program, bool apart, bool speaks)
 {
 	if (launch->device)
 		return;
@@ -87,6 +87,12 @@ void pp_launch_choose_device(struct pp_launch *launch, const struct pp_program *
 	bool planned = program->ranks && program->rank[0].sms;
 	const struct pp_device_ops *gpu = planned && launch->gpu ? launch->gpu(&status) : NULL;
 	launch->device = gpu && gpu->present(apart) ? gpu : &pp_device_cpu;
+	bool whole =
+	    program->tensor_count && program->tensors[0].dtype == PP_F32; /* else the CPU refuses it, and says why */
+	if (planned && whole && launch->device != gpu && speaks && !launch->run.quiet)
+		fprintf(stderr,
+		        "piperun: planned for GPUs, but none was found here: the ranks run on the CPU (--device=cuda says "
+		        "why, --device=cpu that it is meant)\n");
 }
 
 int pp_launch_failed(const struct pp_loaded *loaded, const struct pp_status *status, bool print)
@@ -217,7 +223,7 @@ int pp_launch_loop(struct pp_launch *launch)
 	loaded.diag = NULL;
 	if (!pp_check_files(&launch->files, &status) || !pp_program_load(launch->arena, launch->path, &loaded, &status))
 		return pp_launch_failed(&loaded, &status, true);
-	pp_launch_choose_device(launch, loaded.program, false);
+	pp_launch_choose_device(launch, loaded.program, false, true);
 	if (!pp_check_supported(loaded.program, launch->path, launch->device, &status) ||
 	    !pp_check_proof(&loaded, launch->queues, &status) ||
 	    !pp_check_memory(loaded.program, launch->device, NULL, &status))

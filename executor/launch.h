@@ -36,8 +36,9 @@ int pp_launch_mpi(struct pp_launch *launch);
 int pp_launch_spawn(struct pp_launch *launch, uint32_t ranks);
 
 /* Shared: where nothing was asked for, the GPU's device if the program was planned for GPUs and this machine has one,
- * else the CPU. `apart`: by a process of its own, since this one forks later. */
-void pp_launch_choose_device(struct pp_launch *launch, const struct pp_program *program, bool apart);
+ * else the CPU. `apart`: by a process of its own, since this one forks later. `speaks`: says on stderr, unless the run
+ * is quiet, that GPUs are missing. */
+void pp_launch_choose_device(struct pp_launch *launch, const struct pp_program *program, bool apart, bool speaks);
 
 /* Shared: limits from what was asked, and the predicted ns of a step and of a batch of an evaluation (0: unknown). */
 struct pp_limits pp_launch_limits(const struct pp_limits *asked, uint64_t step, uint64_t batch);

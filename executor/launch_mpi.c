@@ -99,7 +99,7 @@ static bool check_start(struct start *start, struct pp_status *status)
 	start->diagnosed = !fine && start->process.rank == 0;
 	if (!pp_rank_agree(&start->process, "loading the program", fine, status))
 		return false;
-	pp_launch_choose_device(launch, start->loaded.program, false);
+	pp_launch_choose_device(launch, start->loaded.program, false, start->process.rank == 0);
 	struct pp_card mine = pp_card_make(&start->loaded, launch->device);
 	mine.graph = pp_graph_wanted(&launch->run);
 	if (!pp_transport_exchange(&pp_transport_mpi, start->process.endpoint, &start->process.watch, "comparing programs",

@@ -190,7 +190,7 @@ static bool check(struct pp_launch *launch, struct pp_loaded *loaded, uint32_t r
 		               "error[E0901]: program wants %" PRIu64 " ranks, --spawn=%" PRIu32 " starts %" PRIu32
 		               "; use `--spawn=%" PRIu64 "`",
 		               world, ranks, ranks, world);
-	pp_launch_choose_device(launch, loaded->program, true);
+	pp_launch_choose_device(launch, loaded->program, true, true);
 	return pp_check_supported(loaded->program, launch->path, launch->device, status) &&
 	       pp_check_proof(loaded, launch->queues, status) &&
 	       pp_check_memory(loaded->program, launch->device, NULL, status);
