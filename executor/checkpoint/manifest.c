@@ -217,7 +217,19 @@ static bool check_tensor(const struct pp_manifest *manifest, const struct pp_pro
 	               manifest->path, tensor->name, format);
 }
 
-/* Are they the program's tensors, one by one, and in its order? */
+static bool check_vocab(const struct pp_manifest *manifest, const struct pp_program *program, struct pp_status *status)
+{
+	uint64_t vocab;
+	if (!get_number(manifest->root, "vocab", &vocab))
+		return wrong(manifest, "vocab is missing", status);
+	return vocab == program->train.vocab ||
+	       pp_fail(status, PP_EXIT_ENVIRONMENT,
+	               "%s is of another model: its vocabulary is %" PRIu64 ", that of the program %" PRIu32,
+	               manifest->path, vocab, program->train.vocab);
+}
+
+/* Are they the program's tensors, one by one, and in its order? With the same vocabulary: `model` counts rows without
+ * padding. */
 static bool check_tensors(const struct pp_manifest *manifest, const struct pp_program *program,
                           struct pp_status *status)
 {
@@ -226,6 +238,7 @@ static bool check_tensors(const struct pp_manifest *manifest, const struct pp_pr
 	uint64_t model;
 	for (uint32_t t = 0; ok && t < program->tensor_count; t++)
 		ok = check_tensor(manifest, program, t, &dtypes[t], status);
+	ok = ok && check_vocab(manifest, program, status);
 	if (ok && json_object_size(json_object_get(manifest->root, "tensors")) == program->tensor_count)
 		ok = (get_text_number(manifest->root, "model", 16, &model) && model == pp_state_identity(program, dtypes)) ||
 		     pp_fail(status, PP_EXIT_ENVIRONMENT, "%s is of another model: it has the same tensors in another order",
@@ -260,16 +273,7 @@ static bool check_others(const struct pp_manifest *manifest, const struct pp_pro
 bool pp_manifest_check_model(const struct pp_manifest *manifest, const struct pp_program *program,
                              struct pp_status *status)
 {
-	uint64_t vocab;
-	if (!check_tensors(manifest, program, status))
-		return false;
-	if (!get_number(manifest->root, "vocab", &vocab))
-		return wrong(manifest, "vocab is missing", status);
-	if (vocab != program->train.vocab)
-		return pp_fail(status, PP_EXIT_ENVIRONMENT,
-		               "%s is of another model: its vocabulary is %" PRIu64 ", that of the program %" PRIu32,
-		               manifest->path, vocab, program->train.vocab);
-	return check_others(manifest, program, status);
+	return check_tensors(manifest, program, status) && check_others(manifest, program, status);
 }
 
 static bool check_seed(const struct pp_manifest *manifest, const char *key, uint64_t here, struct pp_status *status)
