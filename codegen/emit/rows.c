@@ -86,14 +86,17 @@ static const char *read_group(struct titles *titles, const char *at)
 /* A title as a part of a `split`, groups without commas between them; NULL: it is for people only. */
 static const char *split_part(struct titles *titles, const char *title)
 {
-	const char *part = "";
+	char *part = PP_NEW_ARRAY(titles->arena, char, strlen(title) + 1);
+	size_t length = 0;
 	for (const char *at = title;; at += 2) {
 		const char *end = read_group(titles, at);
 		if (!end || (*end && strncmp(end, ", ", 2) != 0))
 			return NULL;
-		part = pp_arena_printf(titles->arena, "%s%s%.*s", part, *part ? " " : "", (int)(end - at), at);
+		memcpy(part + length, at, (size_t)(end - at));
+		length += (size_t)(end - at);
 		if (!*end)
 			return part;
+		part[length++] = ' ';
 		at = end;
 	}
 }
