@@ -7,7 +7,7 @@ enum { ORDERS_CAPTURED_STARTS = 12090 };
 bool pp_nccl_capture_fits(const struct pp_program *program, const struct pp_nccl_order *order, int driver,
                           struct pp_status *status)
 {
-	enum pp_layout serial = program->tp > 1 ? PP_LAYOUT_BLOCKING : PP_LAYOUT_RANK;
+	enum pp_layout serial = pp_nccl_order_serial(program);
 	bool proven = program->stamp.layouts >> serial & 1;
 	if (!order->implicit || driver >= ORDERS_CAPTURED_STARTS || proven)
 		return true;

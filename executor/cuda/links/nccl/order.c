@@ -15,8 +15,7 @@ static bool is_proven(const struct pp_program *program, enum pp_layout layout)
 	return program->stamp.layouts >> layout & 1;
 }
 
-/* The layout in which everything that a rank posts, collectives of bodies too, runs one after the other. */
-static enum pp_layout serial(const struct pp_program *program)
+enum pp_layout pp_nccl_order_serial(const struct pp_program *program)
 {
 	return program->tp > 1 ? PP_LAYOUT_BLOCKING : PP_LAYOUT_RANK;
 }
@@ -109,7 +108,7 @@ static bool by_starts(const struct question *question, struct pp_nccl_order *ord
 /* Launches of a rank run one after the other. */
 static bool by_ends(const struct question *question, struct pp_nccl_order *order, struct pp_status *status)
 {
-	enum pp_layout one = serial(question->program);
+	enum pp_layout one = pp_nccl_order_serial(question->program);
 	if (is_proven(question->program, one)) {
 		order->layout = one;
 		snprintf(order->text, sizeof order->text,

@@ -36,6 +36,9 @@ uint32_t pp_nccl_order_streams(const struct pp_program *program, enum pp_layout 
  * proven for and that has not. The asked one if there is none. */
 enum pp_layout pp_nccl_order_narrow(const struct pp_program *program, enum pp_layout asked, uint32_t connections);
 
+/* The layout in which everything that a rank posts, collectives of bodies too, runs one after the other. */
+enum pp_layout pp_nccl_order_serial(const struct pp_program *program);
+
 /* `environment`: the variable as the user set it, or NULL; `asked`: of --queues. False: the program is not proven for
  * what this would give. */
 bool pp_nccl_order_decide(const struct pp_program *program, enum pp_layout asked,
