@@ -126,6 +126,7 @@ static struct pp_wave_contest *hold(struct pp_arena *arena, const struct pp_wave
 uint32_t pp_wave_make(struct pp_arena *arena, const struct pp_order_problem *problem, const struct pp_wave_wish *wish,
                       uint32_t wanted, struct pp_row **rows, struct pp_order_refusal *refusal)
 {
+	assert(wanted > 0 && wanted <= PP_WAVE_MADE);
 	if (!wish->draft && !has_room(arena, problem, refusal))
 		return 0;
 	struct pp_arena *scratch = pp_arena_scratch(arena);
@@ -133,7 +134,6 @@ uint32_t pp_wave_make(struct pp_arena *arena, const struct pp_order_problem *pro
 	limit_room(wave, wish);
 	const struct pp_wave_contest *contest = hold(scratch, wave, wish, wanted);
 	uint32_t made = 0;
-	assert(wanted > 0 && wanted <= PP_WAVE_MADE);
 	for (; made < wanted && made < PP_WAVE_KEPT && contest->best[made].value != UINT64_MAX; made++)
 		pp_wave_unpack(arena, wave, contest->best[made].order, rows[made]);
 	pp_arena_destroy(scratch);

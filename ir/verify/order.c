@@ -2,8 +2,8 @@
  *
  * requires: pp_prove_posts and pp_prove_match: every post has its partner, every wait its post.
  * ensures:  proof->layouts names the queue layouts in which the streams finish whatever the timing; `channel` is one.
- *           proof->in_order names those in which they also do where what a rank posts starts in the order of its
- * stream.
+ *           proof->in_order names those in which they do too where what a rank posts starts in the order of its
+ *           stream.
  *
  * A message starts only when both ends are posted and head their queues; channels are deterministic, so one abstract
  * run decides for every timing. If the run in which a post completes before its rank goes on ("blocking") succeeds,

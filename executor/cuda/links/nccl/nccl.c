@@ -1,7 +1,7 @@
 /* The NCCL transport: streams for the queues of a layout, lines for channels and groups, failures.
  *
  * Requires: an endpoint below for control data; a program that is proven for the layout. Ensures: a communicator's
- * posts are those of its line, in order; nothing is allocated after `bind`. */
+ * posts are those of its line, in order; no post allocates. */
 #include "nccl.h"
 
 #include "capture.h"
