@@ -1,6 +1,8 @@
 /* Bodies on the CPU: binds the operands of each body instruction and calls its kernel, by a table indexed by op. */
 #include "body_cpu.h"
 
+#include "clock.h"
+
 #include <sched.h>
 #include <string.h>
 #include <time.h>
@@ -217,22 +219,15 @@ static void run_fill(const struct frame *f)
 	memset(at(f, Y), 0, operand_bytes(f, Y));
 }
 
-static uint64_t now(void)
-{
-	struct timespec time;
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return (uint64_t)time.tv_sec * UINT64_C(1000000000) + (uint64_t)time.tv_nsec;
-}
-
 /* Sleep in slices, so that transports make progress, and watch the clock through the last stretch: the kernel wakes
  * up late by about 60 µs. */
 static void run_sleep(const struct frame *f)
 {
 	const uint64_t slice = 200000, watched = 100000;
-	uint64_t end = now() + f->instr->imm[0];
+	uint64_t end = pp_clock() + f->instr->imm[0];
 	for (;;) {
 		poll(f); /* may move megabytes: look at the clock after it */
-		uint64_t time = now();
+		uint64_t time = pp_clock();
 		if (time >= end)
 			return;
 		uint64_t left = end - time;

@@ -10,6 +10,7 @@
 #include "order.h"
 #include "processors.h"
 
+#include "executor/clock.h"
 #include "executor/cuda/device_parts.h"
 #include "executor/cuda/gpu.h"
 #include "executor/pending_colls.h"
@@ -20,7 +21,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { LOOK_NS = 10000000 };
 
@@ -146,19 +146,12 @@ static enum pp_progress test_body(struct pp_endpoint *endpoint, uint32_t ticket)
 
 /* ---- failures -------------------------------------------------------------------------------- */
 
-static uint64_t now(void)
-{
-	struct timespec time;
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
-}
-
 /* NCCL says nothing by itself; it is asked now and then while the host waits for the device. */
 static bool broken(struct pp_endpoint *endpoint)
 {
 	const struct pp_transport_ops *below = endpoint->start.below;
 	struct pp_status status;
-	uint64_t time = now();
+	uint64_t time = pp_clock();
 	if (endpoint->failed || time - endpoint->looked < LOOK_NS)
 		return endpoint->failed;
 	endpoint->looked = time;
