@@ -4,10 +4,8 @@
 
 #include "str.h"
 
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { MOST_LEVELS = 32, MOST_DIGITS = 64 };
@@ -348,20 +346,6 @@ bool pp_json_get_uint(struct pp_json_reader *reader, uint64_t *to, uint64_t most
 	if (!pp_json_get_decimal(reader, 0, to))
 		return false;
 	return *to <= most || pp_json_wrong(reader, "this number must be at most %llu", (unsigned long long)most);
-}
-
-bool pp_json_get_number(struct pp_json_reader *reader, double *to)
-{
-	struct number number;
-	char digits[MOST_DIGITS];
-	*to = 0;
-	if (!scan_number(reader, &number))
-		return false;
-	size_t length = reader->at - reader->token;
-	memcpy(digits, reader->text + reader->token, length);
-	digits[length] = '\0';
-	*to = strtod(digits, NULL);
-	return isfinite(*to) || pp_json_wrong(reader, "this number is too large");
 }
 
 /* ---- words, any value ------------------------------------------------------------------------ */

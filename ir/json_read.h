@@ -36,7 +36,6 @@ bool pp_json_enter_object(struct pp_json_reader *reader);
 bool pp_json_enter_array(struct pp_json_reader *reader);
 bool pp_json_get_string(struct pp_json_reader *reader, char *to, size_t size);          /* fails if it does not fit */
 bool pp_json_get_uint(struct pp_json_reader *reader, uint64_t *to, uint64_t most);      /* whole, no exponent */
-bool pp_json_get_number(struct pp_json_reader *reader, double *to);                     /* finite */
 bool pp_json_get_decimal(struct pp_json_reader *reader, unsigned places, uint64_t *to); /* 12.345 -> 12345 */
 bool pp_json_get_bool(struct pp_json_reader *reader, bool *to);
 bool pp_json_skip(struct pp_json_reader *reader); /* any value */
