@@ -361,6 +361,8 @@ static bool stop(struct training *training, struct pp_status *status)
 		run->fail(run->keeper, status);
 	} else if (!run->lost) {
 		pp_watch_report(run->watch, status->text, stderr);
+		if (run->interp.device && run->device_ops->forget) /* graphs hold what a link that gives up breaks */
+			run->device_ops->forget(run->interp.device);
 		run->transport->give_up(run->endpoint, status->text);
 	}
 	return false;

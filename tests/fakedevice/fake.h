@@ -29,9 +29,8 @@ void pp_fake_forgive(void);
 void pp_fake_freeze(void);
 void pp_fake_thaw(void);
 
-/* The calling thread reads or writes host memory that copies use: looked at like the touch of a launch. */
+/* The calling thread reads host memory that copies write: looked at like the touch of a launch. */
 void pp_fake_host_reads(const void *start, uint64_t bytes, const char *name);
-void pp_fake_host_writes(const void *start, uint64_t bytes, const char *name);
 
 #ifdef __cplusplus
 }

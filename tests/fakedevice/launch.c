@@ -166,7 +166,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void 
 	return pp_fake_leave(host, pp_fake_submit(host, stream, &operation->base));
 }
 
-static void host_touch(const void *start, uint64_t bytes, bool writes, const char *name)
+void pp_fake_host_reads(const void *start, uint64_t bytes, const char *name)
 {
 	struct pp_fake_host *host = pp_fake_enter(name);
 	pp_fake_clock_tick(&host->clock, host->agent);
@@ -174,16 +174,6 @@ static void host_touch(const void *start, uint64_t bytes, bool writes, const cha
 	                             .clock = &host->clock,
 	                             .name = pp_fake_text("%s", name),
 	                             .where = pp_fake_text("host %u", host->number)};
-	pp_fake_races_touch(&by, &(struct pp_fake_touch){.start = (uintptr_t)start, .bytes = bytes, .writes = writes});
+	pp_fake_races_touch(&by, &(struct pp_fake_touch){.start = (uintptr_t)start, .bytes = bytes});
 	pp_fake_leave(host, cudaSuccess);
-}
-
-void pp_fake_host_reads(const void *start, uint64_t bytes, const char *name)
-{
-	host_touch(start, bytes, false, name);
-}
-
-void pp_fake_host_writes(const void *start, uint64_t bytes, const char *name)
-{
-	host_touch(start, bytes, true, name);
 }
