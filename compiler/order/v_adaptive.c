@@ -85,6 +85,16 @@ static void move_actions(struct pp_arena *arena, const struct pp_order_problem *
 		memcpy(rows, better, problem->ranks * sizeof *rows);
 }
 
+/* A search may also come to backward in one piece, where that takes less time or memory than in two. */
+static bool is_split(const struct pp_order_problem *problem, const struct pp_row *rows)
+{
+	for (uint32_t r = 0; r < problem->ranks; r++)
+		for (uint32_t i = 0; i < rows[r].count; i++)
+			if (rows[r].actions[i].kind == PP_B)
+				return false;
+	return true;
+}
+
 /* An order of few microbatches, extended. False: there are no more, or it does not repeat. */
 static bool extend_few(struct pp_arena *arena, const struct pp_order_problem *problem,
                        const struct pp_order_options *options, struct pp_row *rows)
@@ -98,7 +108,11 @@ static bool extend_few(struct pp_arena *arena, const struct pp_order_problem *pr
 	struct pp_order_refusal refusal;
 	if (pp_wave_make(arena, &few, &wish, 1, &short_rows, &refusal) == 0)
 		return false;
-	move_actions(arena, &few, options, true, wish.floor, short_rows);
+	struct pp_row *moved = PP_NEW_ARRAY(arena, struct pp_row, problem->ranks);
+	memcpy(moved, short_rows, problem->ranks * sizeof *moved);
+	move_actions(arena, &few, options, true, wish.floor, moved);
+	if (is_split(problem, moved))
+		short_rows = moved;
 	const struct pp_wave *from = pp_wave_pack(arena, &few), *to = pp_wave_pack(arena, problem);
 	struct pp_wave_order *short_order = pp_wave_order_new(arena, from), *order = pp_wave_order_new(arena, to);
 	pp_wave_read(from, short_rows, short_order);

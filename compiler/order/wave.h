@@ -159,7 +159,7 @@ bool pp_wave_follow_run(struct pp_wave_follow *follow, const struct pp_wave_orde
 bool pp_wave_extend(struct pp_arena *arena, const struct pp_wave *few, const struct pp_wave_order *order,
                     const struct pp_wave *many, bool span, struct pp_wave_order *best);
 
-/* A packed order from rows. */
+/* A packed order from rows whose backward is in two pieces. */
 void pp_wave_read(const struct pp_wave *wave, const struct pp_row *rows, struct pp_wave_order *order);
 
 #endif

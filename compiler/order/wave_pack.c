@@ -4,6 +4,7 @@
  * clamped far below that). */
 #include "wave.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* A minute of one action, a terabyte of one stash: more says "too much" all the same, and with the actions that a
@@ -141,6 +142,7 @@ void pp_wave_read(const struct pp_wave *wave, const struct pp_row *rows, struct 
 	static const uint32_t kind_of[PP_ACTION_KINDS] = {[PP_F] = PP_WAVE_F, [PP_I] = PP_WAVE_I, [PP_W] = PP_WAVE_W};
 	uint32_t written = 0;
 	for (uint32_t r = 0; r < wave->ranks; r++) {
+		assert(rows[r].count == (wave->rank_first[r + 1] - wave->rank_first[r]) * PP_WAVE_KINDS * wave->microbatches);
 		for (uint32_t i = 0; i < rows[r].count; i++) {
 			const struct pp_action *action = &rows[r].actions[i];
 			order->operations[written++] =

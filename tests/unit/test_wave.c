@@ -531,6 +531,35 @@ static void extended_orders_are_sound(void **state)
 	assert_true(extended >= 20);
 }
 
+/* Where backward in one piece takes less time than in two, a search of few microbatches comes to that: here with
+ * embedding and head on rank 0, a longer stage on rank 1, and a slow link between ranks 1 and 2. */
+static void whole_backward_may_be_cheaper(void **state)
+{
+	(void)state;
+	static const uint64_t ticks[][PP_ACTION_KINDS] = {{14873, 26294, 18203, 10583},
+	                                                  {14684, 26056, 18203, 10345},
+	                                                  {18355, 32569, 22754, 12932},
+	                                                  {17045, 30462, 19271, 13373}};
+	static const uint8_t costs[] = {0, 1, 1, 1, 1, 1, 2, 3};
+	for (uint32_t microbatches = 9; microbatches <= 16; microbatches += 7) {
+		struct pp_arena *arena = pp_arena_create(NULL);
+		struct made made = problem_of(arena, 4, 2, microbatches);
+		for (uint32_t s = 0; s < 8; s++) {
+			memcpy(made.stage[s].ticks, ticks[costs[s]], sizeof made.stage[s].ticks);
+			made.stage[s].held = costs[s] > 1 ? 1427 : 1142;
+			made.stage[s].more_split = costs[s] > 1 ? 335 : 268;
+			if (s < 7)
+				hop(&made, s, s == 1 || s == 5 ? 356 : 52, s == 1 || s == 5 ? 356 : 52);
+		}
+		struct pp_row *rows = PP_NEW_ARRAY(arena, struct pp_row, 4);
+		struct pp_order_options options = {0};
+		struct pp_order_refusal refusal;
+		assert_true(pp_v_adaptive_rows(arena, &made.problem, &options, rows, &refusal));
+		judged(arena, &made, rows);
+		pp_arena_destroy(arena);
+	}
+}
+
 /* ---- refusals ------------------------------------------------------------------------------------------ */
 
 static void no_room_is_said(void **state)
@@ -563,6 +592,7 @@ int main(void)
 	    cmocka_unit_test(hops_leave_no_gap),
 	    cmocka_unit_test(contests_keep_the_best),
 	    cmocka_unit_test(extended_orders_are_sound),
+	    cmocka_unit_test(whole_backward_may_be_cheaper),
 	    cmocka_unit_test(no_room_is_said),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
