@@ -100,6 +100,7 @@ struct pp_device_ops {
 	/* Is there one on this machine? `apart`: asked by a process of its own. NULL: always. */
 	bool (*present)(bool apart);
 	bool (*supports)(enum pp_body_op op);
+	bool half; /* computes in bf16, too */
 	/* Allocate the arena of this coordinate's pipeline rank and prepare every body. Nothing is allocated after this.
 	 * `options` may be NULL. Called by the thread that will use the device. */
 	struct pp_device *(*create)(const struct pp_program *program, struct pp_coord coord,

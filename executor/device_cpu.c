@@ -72,16 +72,9 @@ static void cpu_destroy(struct pp_device *device)
 	free(device);
 }
 
-/* Half precision, and options of GPUs, belong to other devices: refuse before anything is allocated. */
-static bool can_run(const struct pp_program *program, const struct pp_device_options *options, struct pp_status *status)
+/* Options of GPUs belong to other devices: refuse before anything is allocated. */
+static bool can_run(const struct pp_device_options *options, struct pp_status *status)
 {
-	for (uint32_t t = 0; t < program->tensor_count; t++)
-		if (program->tensors[t].dtype != PP_F32)
-			return pp_fail(
-			    status, PP_EXIT_ENVIRONMENT,
-			    "the cpu device computes in f32 only, tensor %s is %s; build with `dtype = fp32`: without a GPU there "
-			    "is no other way (--device=cuda says why there is none)",
-			    program->tensors[t].name, pp_dtype_name[program->tensors[t].dtype]);
 	if (options && options->gpus)
 		return pp_fail(status, PP_EXIT_ENVIRONMENT,
 		               "--gpus=%.40s: the ranks run on the cpu device; leave it out, or ask for --device=cuda",
@@ -115,7 +108,7 @@ static struct pp_device *cpu_create(const struct pp_program *program, struct pp_
                                     const struct pp_device_options *options, struct pp_status *status)
 {
 	uint32_t rank = coord.pp;
-	if (!can_run(program, options, status) || !pp_device_slots_fit(program, rank, status))
+	if (!can_run(options, status) || !pp_device_slots_fit(program, rank, status))
 		return NULL;
 	struct pp_device *device = calloc(1, sizeof *device);
 	if (device) {

@@ -71,6 +71,18 @@ static bool check_bodies(const struct pp_program *program, const struct pp_devic
 	return true;
 }
 
+static bool check_types(const struct pp_program *program, const struct pp_device_ops *device, struct pp_status *status)
+{
+	for (uint32_t t = 0; t < program->tensor_count && !device->half; t++)
+		if (program->tensors[t].dtype != PP_F32)
+			return pp_fail(
+			    status, PP_EXIT_ENVIRONMENT,
+			    "the %s device computes in f32 only, tensor %s is %s; build with `dtype = fp32`: without a GPU there "
+			    "is no other way (--device=cuda says why there is none)",
+			    device->name, program->tensors[t].name, pp_dtype_name[program->tensors[t].dtype]);
+	return true;
+}
+
 static bool check_streams(const struct pp_program *program, struct pp_status *status)
 {
 	for (uint32_t i = 0; i < program->program_count; i++)
@@ -89,7 +101,7 @@ bool pp_check_supported(const struct pp_program *program, const char *path, cons
 	if (!pp_program_find(program, "train"))
 		return pp_fail(status, PP_EXIT_ENVIRONMENT, "%s holds no program `train`", path);
 	return check_placed(program, path, status) && check_bodies(program, device, status) &&
-	       check_streams(program, status);
+	       check_types(program, device, status) && check_streams(program, status);
 }
 
 bool pp_check_ranks(const struct pp_program *program, uint64_t started, struct pp_status *status)

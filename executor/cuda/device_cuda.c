@@ -183,6 +183,7 @@ const struct pp_device_ops pp_device_cuda = {
     .own_memory = true,
     .present = present,
     .supports = supports,
+    .half = true,
     .create = create,
     .destroy = destroy,
     .slot = slot_address,

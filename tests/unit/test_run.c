@@ -150,7 +150,16 @@ static void what_cannot_run_is_refused(void **state)
 	assert_true(pp_check_supported(program, "x.ppx", &pp_device_cpu, &status));
 	assert_false(pp_check_supported(program, "x.ppx", &device, &status));
 	assert_string_equal(status.text, "device poor has no `fill` (body of stage 0)");
-	uint32_t bodies = program->body_count;
+	struct pp_tensor tensor = {.name = "w", .dtype = PP_BF16}, *tensors = program->tensors;
+	uint32_t tensor_count = program->tensor_count, bodies = program->body_count;
+	program->tensors = &tensor;
+	program->tensor_count = 1;
+	assert_false(pp_check_supported(program, "x.ppx", &pp_device_cpu, &status));
+	assert_string_equal(status.text,
+	                    "the cpu device computes in f32 only, tensor w is bf16; build with `dtype = fp32`: "
+	                    "without a GPU there is no other way (--device=cuda says why there is none)");
+	program->tensors = tensors;
+	program->tensor_count = tensor_count;
 	program->body_count = 0;
 	assert_false(pp_check_supported(program, "x.ppx", &pp_device_cpu, &status));
 	assert_string_equal(status.text, "the program has no bodies: it is a schedule without computations");
