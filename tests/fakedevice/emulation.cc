@@ -152,6 +152,7 @@ struct crew {
 	struct fiber scheduler;
 	unsigned char *stacks;
 	uint32_t count, current, live, at_barrier;
+	uint32_t waiting[WARPS], ended[WARPS]; /* a bit for each lane: at a warp barrier; done */
 	const char *kernel_name;
 	void (*kernel)(void *);
 	void *arguments;
@@ -263,6 +264,7 @@ __attribute__((no_sanitize("address"))) void body(void)
 	crew->kernel(crew->arguments);
 	struct fiber *self = &crew->fibers[crew->current];
 	self->wait = ENDED;
+	crew->ended[crew->current / WARP] |= 1U << crew->current % WARP;
 	crew->live--;
 	switch_to(self, &crew->scheduler, true);
 	abort();
@@ -298,17 +300,13 @@ void release_block(struct crew *crew)
 
 void check_mask(const struct crew *crew, uint32_t mask)
 {
-	uint32_t first = crew->current / WARP * WARP;
-	if (!(mask >> (crew->current - first) & 1))
+	uint32_t warp = crew->current / WARP, lanes = crew->count - warp * WARP;
+	if (!(mask >> crew->current % WARP & 1))
 		stop(crew->kernel_name, "a thread shuffles or synchronises with a mask that lacks its own lane");
-	for (uint32_t lane = 0; lane < WARP; lane++) {
-		if (!(mask >> lane & 1))
-			continue;
-		if (first + lane >= crew->count)
-			stop(crew->kernel_name, "a mask names lanes that the block does not have");
-		if (crew->fibers[first + lane].wait == ENDED)
-			stop(crew->kernel_name, "a mask names a lane whose thread has ended");
-	}
+	if (lanes < WARP && mask >> lanes)
+		stop(crew->kernel_name, "a mask names lanes that the block does not have");
+	if (mask & crew->ended[warp])
+		stop(crew->kernel_name, "a mask names a lane whose thread has ended");
 }
 
 /* What one lane takes away when all of the mask are there. */
@@ -333,12 +331,14 @@ void hand_over(struct fiber *warp, struct fiber *to, uint32_t votes)
 /* True: this was the last lane of the mask to arrive; values have been exchanged and all are ready. */
 bool release_warp(struct crew *crew, uint32_t mask)
 {
-	struct fiber *warp = &crew->fibers[crew->current / WARP * WARP];
-	uint32_t votes = 0;
+	uint32_t number = crew->current / WARP, votes = 0;
+	struct fiber *warp = &crew->fibers[number * WARP];
+	if ((crew->waiting[number] & mask) != mask)
+		return false;
 	for (uint32_t lane = 0; lane < WARP; lane++) {
 		if (!(mask >> lane & 1))
 			continue;
-		if (warp[lane].wait != WARP_BARRIER || warp[lane].mask != mask)
+		if (warp[lane].mask != mask)
 			return false;
 		votes |= (uint32_t)warp[lane].handover.predicate << lane;
 	}
@@ -348,10 +348,11 @@ bool release_warp(struct crew *crew, uint32_t mask)
 		hand_over(warp, &warp[lane], votes);
 		warp[lane].wait = READY;
 	}
+	crew->waiting[number] &= ~mask;
 	return true;
 }
 
-void arrive(uint32_t mask, struct handover handover)
+void arrive(uint32_t mask, const struct handover &handover)
 {
 	struct crew *crew = working("a warp barrier, shuffle or vote");
 	check_mask(crew, mask);
@@ -359,6 +360,7 @@ void arrive(uint32_t mask, struct handover handover)
 	self->mask = mask;
 	self->handover = handover;
 	self->wait = WARP_BARRIER;
+	crew->waiting[crew->current / WARP] |= 1U << crew->current % WARP;
 	if (!release_warp(crew, mask))
 		switch_to(self, &crew->scheduler, false);
 }
@@ -395,6 +397,8 @@ void run_fibers(struct crew *crew, const struct grid *grid, uint64_t block)
 {
 	crew->count = crew->live = grid->threads.x * grid->threads.y * grid->threads.z;
 	crew->at_barrier = 0;
+	memset(crew->waiting, 0, sizeof crew->waiting);
+	memset(crew->ended, 0, sizeof crew->ended);
 	const uint64_t intact = CANARY;
 	for (uint32_t i = 0; i < crew->count; i++) {
 		struct fiber *fiber = &crew->fibers[i];

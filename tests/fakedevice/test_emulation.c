@@ -115,6 +115,11 @@ static void run_wrong_mask(void)
 	trial_run(TRIAL_WRONG_MASK, 1, THREADS, child_result);
 }
 
+static void run_part_of_a_warp(void)
+{
+	trial_run(TRIAL_SHUFFLES, 1, THREADS - 16, child_result);
+}
+
 static void run_ended_lane(void)
 {
 	trial_run(TRIAL_ENDED_LANE, 1, THREADS, child_result);
@@ -138,6 +143,7 @@ static void test_faulty_kernels_end_the_process(void **state)
 	                             "  from thread 16 on: waits in its warp, mask ffffffff\n");
 	assert_aborts(run_wrong_mask,
 	              "kernel trial: a thread shuffles or synchronises with a mask that lacks its own lane");
+	assert_aborts(run_part_of_a_warp, "kernel trial: a mask names lanes that the block does not have");
 	assert_aborts(run_ended_lane, "kernel trial: a mask names a lane whose thread has ended");
 	assert_aborts(run_plain, "in a kernel launched with PP_LAUNCH_FREE: use PP_LAUNCH");
 	assert_aborts(run_shared, "kernel trial: more than 48 KiB of shared memory have to be asked for");
