@@ -12,6 +12,7 @@ static struct {
 	bool started;
 	uint64_t attempts; /* grows when blocked heads are worth another step */
 	uint32_t idle;     /* attempts in vain, one after another */
+	uint32_t watching; /* threads that rest and will look again by themselves */
 	uint32_t turn;
 } pool;
 
@@ -33,12 +34,12 @@ bool pp_fake_stream_stuck(const struct CUstream_st *stream)
 	return (stream->head->awaits && !stream->head->awaits->done) || stream->blocked;
 }
 
-/* The next stream in turn, a random one with jitter, that can go on; NULL: none, `*next_rest` says when one will have
- * rested. */
-static struct CUstream_st *choose(uint64_t *next_rest)
+/* The next stream in turn, a random one with jitter, of `*able` that can go on; NULL: none, `*next_rest` says when one
+ * will have rested. */
+static struct CUstream_st *choose(uint32_t *able, uint64_t *next_rest)
 {
 	uint64_t now = pp_fake_settings()->jitter ? pp_fake_now() : 0;
-	uint32_t able = 0;
+	*able = 0;
 	*next_rest = 0;
 	struct CUstream_st *chosen = NULL;
 	for (struct CUstream_st *stream = pp_fake_streams(); stream; stream = stream->next) {
@@ -46,9 +47,9 @@ static struct CUstream_st *choose(uint64_t *next_rest)
 			*next_rest = stream->rests_until;
 		if (!can_go(stream, now))
 			continue;
-		able++;
+		++*able;
 		uint64_t dice = pp_fake_settings()->jitter ? pp_fake_random() : pool.turn++;
-		if (!chosen || dice % able == 0)
+		if (!chosen || dice % *able == 0)
 			chosen = stream;
 	}
 	return chosen;
@@ -128,14 +129,18 @@ static bool step(struct CUstream_st *stream)
 /* Nothing can go on. What talks to other processes is tried again soon. */
 static void rest(uint64_t next_rest)
 {
-	if (!anything_talks()) {
-		pp_fake_rest(next_rest);
-		return;
+	bool talks = anything_talks();
+	uint64_t until = talks ? pp_fake_now() + (pool.idle < YIELDS ? REST_NS / 10 : REST_NS) : next_rest;
+	if (next_rest && next_rest < until)
+		until = next_rest;
+	bool watches = until != 0;
+	pool.watching += watches;
+	pp_fake_rest(until);
+	pool.watching -= watches;
+	if (talks) {
+		pool.idle++;
+		pool.attempts++;
 	}
-	uint64_t until = pp_fake_now() + (pool.idle < YIELDS ? REST_NS / 10 : REST_NS);
-	pp_fake_rest(next_rest && next_rest < until ? next_rest : until);
-	pool.idle++;
-	pool.attempts++;
 }
 
 static void *work(void *unused)
@@ -143,15 +148,18 @@ static void *work(void *unused)
 	(void)unused;
 	pp_fake_lock();
 	for (;;) {
+		uint32_t able;
 		uint64_t next_rest;
-		struct CUstream_st *stream = choose(&next_rest);
+		struct CUstream_st *stream = choose(&able, &next_rest);
 		if (!stream) {
 			rest(next_rest);
 			continue;
 		}
+		/* A thread woken for nothing costs more than most operations do. */
+		if (able > 1 || (pool.watching == 0 && (next_rest || anything_talks())))
+			pp_fake_hire();
 		if (step(stream))
 			pool.idle = 0;
-		pp_fake_hire();
 	}
 	return NULL;
 }
