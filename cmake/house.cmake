@@ -15,7 +15,7 @@ if(PP_WERROR)
 endif()
 if(PP_SANITIZE)
   target_compile_options(pp_house INTERFACE
-    $<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=address,undefined -fno-sanitize-recover=all>)
+    $<$<COMPILE_LANGUAGE:C,CXX>:-Og -fsanitize=address,undefined -fno-sanitize-recover=all>)
   target_link_options(pp_house INTERFACE -fsanitize=address,undefined)
 endif()
 option(PP_FUZZ "Build libFuzzer programs (clang only)" OFF)
