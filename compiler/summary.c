@@ -3,6 +3,7 @@
 
 #include "ir/figures.h"
 #include "ir/json.h"
+#include "ir/queues.h"
 #include "search/make.h"
 
 #include <inttypes.h>
@@ -99,15 +100,6 @@ static void print_text(const struct pp_unit *unit, const char *output, FILE *out
 		    out);
 }
 
-static void json_layouts(struct pp_json *json, const char *key, uint32_t layouts)
-{
-	pp_json_open_array(json, key);
-	for (unsigned i = 0; i < PP_LAYOUT_COUNT; i++)
-		if (layouts >> i & 1)
-			pp_json_string(json, NULL, pp_layout_name[i]);
-	pp_json_close(json);
-}
-
 static void print_json(const struct pp_unit *unit, const char *output, FILE *out)
 {
 	const struct pp_program *program = unit->program;
@@ -145,8 +137,8 @@ static void print_json(const struct pp_unit *unit, const char *output, FILE *out
 		json_split(unit->stages.joint, &json);
 	if (unit->schedule.search)
 		pp_search_json(&unit->resolved, &unit->schedule, &unit->sim, &json);
-	json_layouts(&json, "layouts", program->stamp.layouts);
-	json_layouts(&json, "layouts_in_order", program->stamp.in_order);
+	pp_layouts_json(&json, "layouts", program->stamp.layouts);
+	pp_layouts_json(&json, "layouts_in_order", program->stamp.in_order);
 	pp_json_close(&json);
 	fputc('\n', out);
 }

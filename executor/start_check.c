@@ -20,7 +20,7 @@
 static bool check_layout(const struct pp_stamp *stamp, enum pp_layout layout, struct pp_status *status)
 {
 	char proven[128] = "";
-	if (stamp->layouts >> layout & 1)
+	if (pp_stamp_proves(stamp, layout))
 		return true;
 	for (unsigned i = 0; i < PP_LAYOUT_BLOCKING; i++)
 		if (stamp->layouts >> i & 1)

@@ -32,6 +32,12 @@ const char *pp_show_time(struct pp_arena *arena, uint64_t ns, struct pp_time_uni
 	return trimmed(pp_arena_printf(arena, "%.3f", (double)ns / (double)unit.ns));
 }
 
+const char *pp_show_duration(struct pp_arena *arena, uint64_t ns)
+{
+	struct pp_time_unit unit = pp_time_unit_for(ns);
+	return pp_arena_printf(arena, "%s%s", pp_show_time(arena, ns, unit), unit.name);
+}
+
 static const char *bytes_with(struct pp_arena *arena, uint64_t bytes, int decimals)
 {
 	static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB"};

@@ -17,6 +17,7 @@ struct pp_time_unit pp_time_unit_for(uint64_t ns);
 
 /* In a unit, without its name, at most three decimals and none that are 0. */
 const char *pp_show_time(struct pp_arena *arena, uint64_t ns, struct pp_time_unit unit);
+const char *pp_show_duration(struct pp_arena *arena, uint64_t ns); /* in a unit of its own: 12.5ms */
 const char *pp_show_bytes(struct pp_arena *arena, uint64_t bytes); /* 8.0 KiB */
 /* With as many decimals as it takes to tell it from `other`, which differs. */
 const char *pp_show_bytes_beside(struct pp_arena *arena, uint64_t bytes, uint64_t other);

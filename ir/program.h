@@ -309,6 +309,12 @@ struct pp_stamp {
 	char bits_reason[120]; /* why not */
 };
 
+/* Is it free of deadlock in that layout? */
+static inline bool pp_stamp_proves(const struct pp_stamp *stamp, enum pp_layout layout)
+{
+	return stamp->layouts >> layout & 1;
+}
+
 struct pp_named_program {
 	const char *name;          /* "train" or "eval" */
 	struct pp_stream *streams; /* one per pipeline rank */

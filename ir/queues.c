@@ -93,3 +93,12 @@ uint32_t pp_queues_collective(const struct pp_queues *queues, uint32_t group, ui
 	const struct pp_group *shape = &queues->program->groups[group];
 	return queues->group[group] + (shape->axis == PP_AXIS_PP ? pp_group_member(shape, rank) : rank);
 }
+
+void pp_layouts_json(struct pp_json *json, const char *key, uint32_t layouts)
+{
+	pp_json_open_array(json, key);
+	for (unsigned layout = 0; layout < PP_LAYOUT_COUNT; layout++)
+		if (layouts >> layout & 1)
+			pp_json_string(json, NULL, pp_layout_name[layout]);
+	pp_json_close(json);
+}

@@ -14,6 +14,7 @@
 #define PP_QUEUES_H
 
 #include "arena.h"
+#include "json.h"
 #include "program.h"
 
 struct pp_queues {
@@ -28,6 +29,9 @@ struct pp_queues pp_queues_assign(struct pp_arena *arena, const struct pp_progra
 
 /* The queue of a member's post of a collective. */
 uint32_t pp_queues_collective(const struct pp_queues *queues, uint32_t group, uint32_t rank);
+
+/* The names of a set of layouts (bit per enum pp_layout), as an array. */
+void pp_layouts_json(struct pp_json *json, const char *key, uint32_t layouts);
 
 /* Position of a rank among the members of a pp group to which it belongs. */
 uint32_t pp_group_member(const struct pp_group *group, uint32_t rank);

@@ -2,6 +2,8 @@
  * used and what was proven. */
 #include "emit.h"
 
+#include "ir/queues.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -365,20 +367,11 @@ static void json_rank(const struct pp_dump *dump, struct pp_json *json, uint32_t
 	pp_json_close(json);
 }
 
-static void json_layouts(struct pp_json *json, const char *key, uint32_t layouts)
-{
-	pp_json_open_array(json, key);
-	for (unsigned layout = 0; layout < PP_LAYOUT_COUNT; layout++)
-		if (layouts >> layout & 1)
-			pp_json_string(json, NULL, pp_layout_name[layout]);
-	pp_json_close(json);
-}
-
 static void json_proof(const struct pp_dump *dump, struct pp_json *json)
 {
 	const struct pp_stamp *stamp = &dump->program->stamp;
-	json_layouts(json, "layouts_proven", stamp->layouts);
-	json_layouts(json, "layouts_in_order", stamp->in_order);
+	pp_layouts_json(json, "layouts_proven", stamp->layouts);
+	pp_layouts_json(json, "layouts_in_order", stamp->in_order);
 	pp_json_bool(json, "bits_fixed", stamp->bits_fixed);
 	if (!stamp->bits_fixed)
 		pp_json_string(json, "bits_reason", stamp->bits_reason);

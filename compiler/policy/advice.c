@@ -32,12 +32,6 @@ static bool finishes(struct trial *trial, uint64_t *time)
 	return finished;
 }
 
-static const char *time_text(struct trial *trial, uint64_t time)
-{
-	struct pp_time_unit unit = pp_time_unit_for(time);
-	return pp_arena_printf(trial->arena, "%s%s", pp_show_time(trial->arena, time, unit), unit.name);
-}
-
 /* The limit on chunk 0 under which it ends first. */
 static const char *try_chunk(struct trial *trial)
 {
@@ -57,7 +51,7 @@ static const char *try_chunk(struct trial *trial)
 	if (best == 0)
 		return NULL;
 	return pp_arena_printf(trial->arena, "with `limit F.0 - %s.0 <= %u` besides it ends after %s",
-	                       pp_rules_split(trial->rules) ? "W" : "B", best, time_text(trial, best_time));
+	                       pp_rules_split(trial->rules) ? "W" : "B", best, pp_show_duration(trial->arena, best_time));
 }
 
 /* The side of a comparison and how much is added to it, as text. */
@@ -111,7 +105,8 @@ static const char *try_higher(struct trial *trial, struct pp_limit *limit, const
 			struct pp_datum added = pp_datum_number(number, bytes ? PP_BYTES : PP_PURE);
 			const char *text = pp_datum_text(trial->arena, &added);
 			return pp_arena_printf(trial->arena, "with `limit %s` in its place it ends after %s",
-			                       raised_text(trial, limit, (long long)by, text), time_text(trial, time));
+			                       raised_text(trial, limit, (long long)by, text),
+			                       pp_show_duration(trial->arena, time));
 		}
 	}
 	return NULL;
@@ -123,7 +118,8 @@ static const char *try_without(struct trial *trial, struct pp_limit *limit)
 	limit->off = true;
 	bool finished = finishes(trial, &time);
 	limit->off = false;
-	return finished ? pp_arena_printf(trial->arena, "without this limit it ends after %s", time_text(trial, time))
+	return finished ? pp_arena_printf(trial->arena, "without this limit it ends after %s",
+	                                  pp_show_duration(trial->arena, time))
 	                : NULL;
 }
 
@@ -136,7 +132,7 @@ static const char *try_weights(struct trial *trial)
 	trial->rules->weights_last = false;
 	return finished ? pp_arena_printf(trial->arena,
 	                                  "with `> W` at the end of every `prefer` that lacks it, it ends after %s",
-	                                  time_text(trial, time))
+	                                  pp_show_duration(trial->arena, time))
 	                : NULL;
 }
 
@@ -177,7 +173,8 @@ static const char *try_without_several(struct trial *trial)
 			best = time;
 	}
 	if (finished)
-		text = pp_arena_printf(trial->arena, "without %s it ends after %s", off_text(trial), time_text(trial, best));
+		text = pp_arena_printf(trial->arena, "without %s it ends after %s", off_text(trial),
+		                       pp_show_duration(trial->arena, best));
 	else if (trial->actions < MOST_ACTIONS)
 		text = "without any limit it does not finish either: the `prefer` lines and their `when` have to change";
 	for (size_t i = 0; i < rules->limit_count; i++)

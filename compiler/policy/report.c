@@ -195,12 +195,6 @@ static struct stuck look_at_ranks(struct pp_arena *arena, struct pp_rules *rules
 	return stuck;
 }
 
-static const char *time_text(struct pp_arena *arena, const struct pp_list *list)
-{
-	struct pp_time_unit unit = pp_time_unit_for(pp_list_time(list));
-	return pp_arena_printf(arena, "%s%s", pp_show_time(arena, pp_list_time(list), unit), unit.name);
-}
-
 /* `note`: said besides, or NULL. */
 static void report(struct pp_arena *arena, struct pp_rules *rules, const struct pp_rows_input *input,
                    struct pp_list *list, const struct stuck *stuck, const char *note, const struct pp_advice *advice)
@@ -208,9 +202,9 @@ static void report(struct pp_arena *arena, struct pp_rules *rules, const struct 
 	const struct held *held = &stuck->worst;
 	const struct pp_list_rank *rank = pp_list_rank_of(list, held->rank);
 	const char *title = title_of(arena, rank, held->candidate.kind, held->candidate.chunk);
-	const char *what =
-	    pp_arena_printf(arena, "`%s` is stuck at %s: rank %" PRIu32 " has %s of microbatch %" PRIu32 " ready",
-	                    input->name, time_text(arena, list), held->rank, title, held->candidate.mb);
+	const char *what = pp_arena_printf(
+	    arena, "`%s` is stuck at %s: rank %" PRIu32 " has %s of microbatch %" PRIu32 " ready", input->name,
+	    pp_show_duration(arena, pp_list_time(list)), held->rank, title, held->candidate.mb);
 	struct pp_message *message = held->limit ? report_limit(arena, rules, input, held, rank, what)
 	                                         : report_other(arena, rules, input, held, what);
 	pp_note(message, "done on rank %" PRIu32 ": %s", held->rank, done_text(arena, rank));
@@ -269,7 +263,7 @@ void pp_rules_report_stuck(struct pp_arena *arena, struct pp_rules *rules, const
 		    arena, "this is without a bound on memory; with it, rank %" PRIu32 " lacks %s for %s at %s", held->rank,
 		    pp_show_bytes(arena, held->candidate.over),
 		    title_of(arena, pp_list_rank_of(list, held->rank), held->candidate.kind, held->candidate.chunk),
-		    time_text(arena, list));
+		    pp_show_duration(arena, pp_list_time(list)));
 		if (report_any_memory(arena, rules, input, problem, note, advise) || !pp_diag_ok(rules->diag))
 			return;
 	}

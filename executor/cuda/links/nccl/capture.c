@@ -8,8 +8,7 @@ bool pp_nccl_capture_fits(const struct pp_program *program, const struct pp_nccl
                           struct pp_status *status)
 {
 	enum pp_layout serial = pp_nccl_order_serial(program);
-	bool proven = program->stamp.layouts >> serial & 1;
-	if (!order->implicit || driver >= ORDERS_CAPTURED_STARTS || proven)
+	if (!order->implicit || driver >= ORDERS_CAPTURED_STARTS || pp_stamp_proves(&program->stamp, serial))
 		return true;
 	return pp_fail(
 	    status, PP_EXIT_ENVIRONMENT,

@@ -10,11 +10,6 @@
  * the one before it, else for its end. Its user guide, NCCL_LAUNCH_ORDER_IMPLICIT: since 2.26. */
 enum { ORDERS_STARTS = 12030, ORDERS = 22600 };
 
-static bool is_proven(const struct pp_program *program, enum pp_layout layout)
-{
-	return program->stamp.layouts >> layout & 1;
-}
-
 enum pp_layout pp_nccl_order_serial(const struct pp_program *program)
 {
 	return program->tp > 1 ? PP_LAYOUT_BLOCKING : PP_LAYOUT_RANK;
@@ -55,7 +50,7 @@ uint32_t pp_nccl_order_streams(const struct pp_program *program, enum pp_layout 
 enum pp_layout pp_nccl_order_narrow(const struct pp_program *program, enum pp_layout asked, uint32_t connections)
 {
 	for (unsigned layout = asked; layout < PP_LAYOUT_COUNT; layout++)
-		if ((layout == asked || is_proven(program, (enum pp_layout)layout)) &&
+		if ((layout == asked || pp_stamp_proves(&program->stamp, (enum pp_layout)layout)) &&
 		    pp_nccl_order_streams(program, (enum pp_layout)layout) <= connections)
 			return (enum pp_layout)layout;
 	return asked;
@@ -109,7 +104,7 @@ static bool by_starts(const struct question *question, struct pp_nccl_order *ord
 static bool by_ends(const struct question *question, struct pp_nccl_order *order, struct pp_status *status)
 {
 	enum pp_layout one = pp_nccl_order_serial(question->program);
-	if (is_proven(question->program, one)) {
+	if (pp_stamp_proves(&question->program->stamp, one)) {
 		order->layout = one;
 		snprintf(order->text, sizeof order->text,
 		         "%s is older than 12.3: launches in program order, one after the other; queues per %s",
