@@ -50,13 +50,20 @@ static void share_deadline(struct pp_unit *unit)
 	seek->deadline = unit->deadline;
 }
 
+static void rebound(struct pp_spec *spec, uint64_t memory)
+{
+	if (memory == PP_MEMORY_UNBOUND && !spec->schedule_memory)
+		spec->cluster.gpu.memory = 0;
+	spec->schedule_memory = memory == PP_MEMORY_UNBOUND ? 0 : memory;
+}
+
 static bool run_resolve(struct pp_unit *unit)
 {
 	bool ok =
 	    pp_resolve(unit->arena, unit->strings, unit->sources, unit->ast, &unit->options, unit->diag, &unit->resolved);
 	unit->resolved.spec.profile = unit->profile;
 	if (unit->memory)
-		unit->resolved.spec.schedule_memory = unit->memory;
+		rebound(&unit->resolved.spec, unit->memory);
 	if (ok)
 		share_deadline(unit);
 	if (unit->instead)

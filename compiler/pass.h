@@ -15,6 +15,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#define PP_MEMORY_UNBOUND UINT64_MAX
+
 /* One compilation. The caller sets the first group; each pass fills in what its line in passes.def says. */
 struct pp_unit {
 	struct pp_arena *arena;
@@ -43,9 +45,13 @@ struct pp_unit {
 	const struct pp_schedule *given;
 	const char *instead;
 	struct pp_lean *lean; /* the build that needs least memory (lean.h); NULL: not asked for yet */
-	uint64_t memory;      /* what the schedule may take in place of its `memory <=`, to try less; 0: that */
-	bool rooms_tried;     /* orders for less memory have competed */
-	bool leanest;         /* the order is that of `lean` */
+	/* What the schedule may take in place of its `memory <=`, to try less; 0: that. PP_MEMORY_UNBOUND: as if the spec
+	 * did not have it, or had no memory of the GPUs where it has none. */
+	uint64_t memory;
+	bool rooms_tried;   /* orders for less memory have competed */
+	bool named_tried;   /* named schedules have, on this split */
+	bool unbound_tried; /* the order without a bound on memory has */
+	bool leanest;       /* the order is that of `lean` */
 	bool contestant;
 	uint64_t
 	    to_beat; /* what the objective is elsewhere, or for `given`: what is not less need not be tried; 0: nothing */

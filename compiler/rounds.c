@@ -3,11 +3,14 @@
 
 #include "lean.h"
 #include "schedule_make.h"
+#include "search/search.h"
 #include "shortage.h"
 #include "split_contest.h"
 
 #include "ir/capped.h"
 #include "ir/figures.h"
+#include "ir/simulate.h"
+#include "ir/verify.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -83,19 +86,56 @@ unsigned pp_rounds_halvings(const struct pp_unit *unit)
 	return unit->replans > MOST_REPLANS ? unit->replans - MOST_REPLANS : 0;
 }
 
+/* What the program at hand takes. */
+static uint64_t value_of(const struct pp_unit *unit)
+{
+	struct pp_arena *scratch = pp_arena_scratch(unit->arena);
+	const struct pp_named_program *train = pp_program_find(unit->program, "train");
+	struct pp_stamp stamp;
+	struct pp_sim sim;
+	uint64_t value = UINT64_MAX;
+	if (pp_verify(unit->program, &stamp, pp_diag_apart(unit->diag)) &&
+	    pp_simulate(scratch, unit->program, train, PP_LAYOUT_CHANNEL, false, &sim))
+		value = unit->resolved.spec.seek.objective == PP_SEEK_SPAN ? sim.longest_span : sim.makespan;
+	pp_arena_destroy(scratch);
+	return value;
+}
+
+/* A plan that fits, but that another order of the same memory may be faster than. A search is behind named schedules
+ * only where it had less room than they may take, or ended early. */
+static bool is_beaten(struct pp_unit *unit)
+{
+	const struct pp_spec *spec = &unit->resolved.spec;
+	if (unit->contestant)
+		return false;
+	if (!searches(unit))
+		return (unit->replans > 0 || spec->schedule_memory) && pp_split_contest_unbound(unit, value_of(unit));
+	return (unit->replans > 0 || spec->seek.effort || spec->seek.timeout) &&
+	       pp_split_contest_named(unit, value_of(unit));
+}
+
+/* Where the policy makes no order that fits. */
+static bool instead_of_order(struct pp_unit *unit)
+{
+	return pp_split_contest_unbound(unit, UINT64_MAX) || pp_split_contest_rooms(unit) ||
+	       pp_split_contest_named(unit, UINT64_MAX) || pp_lean_take(unit);
+}
+
 bool pp_rounds_again(struct pp_unit *unit, enum pp_pass *from)
 {
 	bool splits = pp_rounds_split_is_ours(unit), aware = pp_schedule_aware(&unit->resolved);
-	if ((!splits && !aware) || unit->given || !is_over(unit))
-		return false;
 	*from = PP_PASS_partition;
+	if ((!splits && !aware) || unit->given)
+		return false;
+	if (!is_over(unit))
+		return is_beaten(unit);
 	if (unit->replans >= MOST_REPLANS && aware && !unit->contestant && unit->replans < MOST_REPLANS + MOST_SQUEEZES) {
 		unit->replans++;
 		*from = PP_PASS_schedule;
 		return true;
 	}
 	if (unit->replans >= MOST_REPLANS)
-		return pp_split_contest_rooms(unit) || pp_lean_take(unit);
+		return instead_of_order(unit);
 	unit->order_headroom = pp_order_headroom(unit->arena, unit->program, &unit->stages, unit->order_headroom);
 	if (aware)
 		unit->headroom = unit->order_headroom;
@@ -184,7 +224,7 @@ bool pp_rounds_rescue(struct pp_unit *unit, struct pp_diag *diag)
 	if (limit_of(unit) == UINT64_MAX || unit->contestant ||
 	    (!stuck && strcmp(code, "E0640") != 0 && strcmp(code, "E0670") != 0) || (stuck && !is_stuck_by_memory(unit)))
 		return false;
-	if (pp_split_contest_rooms(unit) || pp_lean_take(unit))
+	if (instead_of_order(unit))
 		return true;
 	const struct pp_lean *lean = pp_lean_find(unit);
 	if (lean && lean->needed > limit_of(unit))

@@ -9,6 +9,7 @@
 #include "balance.h"
 #include "cost.h"
 #include "measured.h"
+#include "memory_floor.h"
 #include "order_problem.h"
 #include "partition.h"
 #include "policy.h"
@@ -72,13 +73,16 @@ static struct pp_unit open_trial(const struct pp_unit *unit)
 static struct pp_schedule *take_order(const struct pp_unit *unit, const struct pp_unit *trial, const char *name)
 {
 	struct pp_schedule *given = pp_schedule_copy(unit->arena, &trial->schedule);
+	const struct pp_search_report *before = unit->schedule.search;
 	given->name = unit->resolved.spec.schedule_name;
 	if (given->search || !unit->resolved.policy || strcmp(unit->resolved.policy, "search") != 0)
 		return given;
 	struct pp_search_report report = {.bound = pp_order_bound(trial->arena, pp_unit_problem(trial), false),
 	                                  .value = pp_search_built(&trial->resolved, trial->program->ranks, &trial->sim),
 	                                  .start = name,
-	                                  .stopped = "effort"};
+	                                  .effort = before ? before->effort : 0,
+	                                  .stopped =
+	                                      before && strcmp(before->stopped, "timeout") == 0 ? "timeout" : "effort"};
 	struct pp_schedule searched = *given;
 	searched.search = &report;
 	return pp_schedule_copy(unit->arena, &searched);
@@ -144,6 +148,16 @@ static void add_split(struct contest *contest, const struct pp_split *split, uin
 	contest->splits[at] = new;
 }
 
+/* A competitor may be made under another bound on memory. */
+static bool fits(const struct pp_unit *unit, const struct pp_unit *trial)
+{
+	uint64_t limit = pp_order_limit(&unit->resolved.spec, unit->resolved.spec.schedule_memory);
+	for (uint32_t r = 0; r < trial->program->ranks; r++)
+		if (trial->program->rank[r].arena_bytes > limit)
+			return false;
+	return true;
+}
+
 /* Run a competitor through the passes; if it is the best so far, its split becomes that of the unit, and so does its
  * order where rows are not fixed. Other orders compete on its split, too. */
 static void compete(struct contest *contest, struct pp_unit *trial, const char *name)
@@ -157,7 +171,7 @@ static void compete(struct contest *contest, struct pp_unit *trial, const char *
 		                             pp_split_copy(contest->draft->arena, &trial->stages, spec->model.layer_count)};
 		add_split(contest, &split, trial->stages.count);
 	}
-	if (value < contest->value) {
+	if (value < contest->value && fits(unit, trial)) {
 		contest->value = value;
 		unit->first = pp_split_copy(unit->arena, &trial->stages, spec->model.layer_count);
 		unit->given = pp_schedule_aware(&unit->resolved) ? take_order(unit, trial, name) : NULL;
@@ -293,6 +307,42 @@ static void compete_less(struct contest *contest, unsigned rungs, uint64_t most)
 	}
 }
 
+static struct pp_unit open_unbound(const struct contest *contest, const char *policy, const uint32_t *first)
+{
+	struct pp_unit trial = open_trial(contest->unit);
+	trial.memory = PP_MEMORY_UNBOUND;
+	trial.instead = policy;
+	trial.first = first;
+	trial.options.hint.trial = false;
+	return trial;
+}
+
+/* Whether an order that was made without a bound may meet it, in less time than the best so far. */
+static bool is_promising(const struct contest *contest, const struct pp_unit *look)
+{
+	const struct pp_spec *bound = &contest->unit->resolved.spec;
+	struct pp_spec spec = look->resolved.spec;
+	struct pp_order_times times;
+	spec.cluster.gpu.memory = bound->cluster.gpu.memory;
+	struct pp_order_problem *problem =
+	    pp_order_of_stages(look->arena, &spec, look->draft.stage_rank, &look->stages, NULL, bound->schedule_memory);
+	pp_order_be_certain(look->arena, &spec, pp_memory_floor(look->arena, look), bound->schedule_memory, false, problem);
+	return pp_order_run(look->arena, problem, look->schedule.rows, false, &times) && times.fits &&
+	       (spec.seek.objective == PP_SEEK_SPAN ? times.longest_span : times.makespan) < contest->value;
+}
+
+/* The order that is made without a bound, on a split, where it meets the bound: to look at memory may cost time. */
+static void compete_unbound(struct contest *contest, const char *policy, const uint32_t *first)
+{
+	struct pp_unit look = open_unbound(contest, policy, first);
+	bool promising = pp_compile(&look, PP_PASS_schedule, NULL, NULL) && is_promising(contest, &look);
+	pp_arena_destroy(look.arena);
+	if (!promising)
+		return;
+	struct pp_unit trial = open_unbound(contest, policy, first);
+	compete(contest, &trial, policy);
+}
+
 /* Rules and patterns take more where there is more, and may be slower for it, or stuck: they are tried under ever less.
  */
 static void compete_rooms(struct contest *contest)
@@ -380,10 +430,19 @@ static void compete_as(struct contest *contest, const struct pp_policy *policy, 
 	trial.options.hint.trial = false;
 	bool worth = policy->aware || (pp_compile(&look, PP_PASS_draft, NULL, NULL) && !is_slow(contest, &look));
 	pp_arena_destroy(look.arena);
-	if (worth)
-		compete(contest, &trial, policy->name);
-	else
+	if (!worth) {
 		pp_arena_destroy(trial.arena);
+		return;
+	}
+	compete(contest, &trial, policy->name);
+	if (!first || policy->aware)
+		compete_unbound(contest, policy->name, first);
+}
+
+static bool takes_part(const struct pp_spec *spec, const struct pp_policy *policy)
+{
+	return policy->status == PP_NOW && strcmp(policy->name, "search") != 0 &&
+	       (!policy->aware || actions_of(spec) <= MOST_NAMED);
 }
 
 /* Each with the split that its counts of microbatches in flight give; where costs decide on those, with all. */
@@ -392,8 +451,7 @@ static void compete_named(struct contest *contest)
 	const struct pp_spec *spec = &contest->unit->resolved.spec;
 	for (size_t i = 0; i < pp_policy_count; i++) {
 		const struct pp_policy *policy = &pp_policies[i];
-		if (policy->status != PP_NOW || strcmp(policy->name, "search") == 0 ||
-		    (policy->aware && actions_of(spec) > MOST_NAMED))
+		if (!takes_part(spec, policy))
 			continue;
 		compete_as(contest, policy, NULL);
 		for (uint32_t k = 0; policy->aware && k < contest->count; k++)
@@ -459,6 +517,7 @@ static void hold(struct contest *contest)
 	if (!pp_schedule_aware(resolved)) {
 		contest->unit->first = NULL; /* it will find its own split again, and say how */
 		compete_rows(contest);
+		compete_unbound(contest, resolved->policy, NULL);
 		return;
 	}
 	bool seeks = resolved->policy && strcmp(resolved->policy, "search") == 0;
@@ -473,21 +532,71 @@ static void hold(struct contest *contest)
 	compete_split(contest);
 	if (seeks)
 		compete_named(contest);
+	else
+		compete_unbound(contest, resolved->policy, NULL);
 }
 
 void pp_split_contest(struct pp_unit *unit)
 {
-	if (unit->contestant || !is_open(unit))
+	if (unit->contestant)
 		return;
 	struct contest contest = {.unit = unit, .value = unit->to_beat ? unit->to_beat : UINT64_MAX};
-	struct pp_unit draft = open_trial(unit);
-	contest.draft = &draft;
-	if (!unit->given && pp_compile(&draft, PP_PASS_draft, NULL, NULL))
-		hold(&contest);
-	pp_arena_destroy(draft.arena);
-	contest.draft = NULL;
+	if (!unit->given && is_open(unit)) {
+		struct pp_unit draft = open_trial(unit);
+		contest.draft = &draft;
+		if (pp_compile(&draft, PP_PASS_draft, NULL, NULL))
+			hold(&contest);
+		pp_arena_destroy(draft.arena);
+		contest.draft = NULL;
+	}
 	if (unit->given && unit->given->search && !unit->options.hint.trial)
 		search_on(&contest);
+}
+
+/* Named schedules, on the split that the unit has, too. */
+static void compete_here(struct contest *contest)
+{
+	struct pp_unit *unit = contest->unit;
+	uint32_t layers = unit->resolved.spec.model.layer_count;
+	struct pp_split split = {.first = pp_split_copy(contest->draft->arena, &unit->stages, layers)};
+	contest->most = 1;
+	add_split(contest, &split, unit->stages.count);
+	compete_named(contest);
+}
+
+bool pp_split_contest_named(struct pp_unit *unit, uint64_t value)
+{
+	const struct pp_spec *spec = &unit->resolved.spec;
+	if (unit->contestant || unit->named_tried || unit->given || spec->seek.start || !unit->resolved.policy ||
+	    strcmp(unit->resolved.policy, "search") != 0 || spec->seek.objective == PP_SEEK_MEMORY ||
+	    actions_of(spec) > MOST_CONTESTED)
+		return false;
+	unit->named_tried = true;
+	struct contest contest = {.unit = unit, .value = value};
+	struct pp_unit draft = open_trial(unit);
+	contest.draft = &draft;
+	if (pp_compile(&draft, PP_PASS_draft, NULL, NULL))
+		compete_here(&contest);
+	pp_arena_destroy(draft.arena);
+	contest.draft = NULL;
+	if (unit->given && !unit->options.hint.trial)
+		search_on(&contest);
+	return unit->given != NULL;
+}
+
+bool pp_split_contest_unbound(struct pp_unit *unit, uint64_t value)
+{
+	const struct pp_spec *spec = &unit->resolved.spec;
+	if (unit->contestant || unit->unbound_tried || unit->given || unit->first ||
+	    spec->seek.objective == PP_SEEK_MEMORY || actions_of(spec) > MOST_CONTESTED)
+		return false;
+	unit->unbound_tried = true;
+	struct contest contest = {.unit = unit, .value = value};
+	compete_unbound(&contest, unit->resolved.policy, NULL);
+	if (pp_schedule_aware(&unit->resolved))
+		compete_unbound(&contest, unit->resolved.policy,
+		                pp_split_copy(unit->arena, &unit->stages, spec->model.layer_count));
+	return unit->first != NULL;
 }
 
 bool pp_split_contest_rooms(struct pp_unit *unit)

@@ -14,4 +14,13 @@ void pp_split_contest(struct pp_unit *unit);
  * bounds whatever the limit. At most once for a unit. True: unit->first and unit->given hold the fastest. */
 bool pp_split_contest_rooms(struct pp_unit *unit);
 
+/* What the policy made without a bound on memory may meet the bound, and be faster than what it makes within, which
+ * takes `value`: they compete. At most once for a unit. True: unit->first and unit->given hold the faster. */
+bool pp_split_contest_unbound(struct pp_unit *unit, uint64_t value);
+
+/* `search` has made an order for the room that an earlier plan left, or none that fits: a named schedule on the same
+ * split that is faster than `value` (UINT64_MAX: none) competes, as what it takes beside its stashes may be less. At
+ * most once for a unit. True: unit->first and unit->given hold the fastest. */
+bool pp_split_contest_named(struct pp_unit *unit, uint64_t value);
+
 #endif

@@ -153,7 +153,7 @@ static void warn_of_start(struct pp_arena *arena, const struct pp_spec *spec, co
 
 static void warn_of_timeout(const struct pp_spec *spec, const struct pp_search_report *report, struct pp_diag *diag)
 {
-	if (strcmp(report->stopped, "timeout") != 0)
+	if (strcmp(report->stopped, "timeout") != 0 || pp_diag_said(diag, "W0642", spec->schedule_span))
 		return;
 	pp_help(pp_warning(diag, "W0642", spec->schedule_span,
 	                   "the search was stopped by its timeout: another machine may find another order"),

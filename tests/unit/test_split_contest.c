@@ -12,6 +12,8 @@
 #include <string.h>
 #include <cmocka.h>
 
+enum { MIB = 1 << 20 };
+
 static const char gpt[] = "model gpt { hidden = 1024  heads = 16  layers = 8  vocab = 50304  seq = 1024 }\n"
                           "cluster lab { nodes = 1  gpus = 3\n"
                           "  gpu { memory = 24GiB  bandwidth = 2TB/s  flops { bf16 = 300TFLOPS } }\n"
@@ -33,19 +35,33 @@ static const char custom[] =
     "parallel { pp = 4 }\n"
     "schedule 1f1b\n"
     "train { microbatch = 1  microbatches = 8 }\n";
+static const char few_layers[] = "model gpt { hidden = 64  heads = 4  layers = 9  vocab = 256  seq = 32 }\n"
+                                 "cluster box { nodes = 1  gpus = 3 }\n"
+                                 "parallel { pp = 3 }\n"
+                                 "schedule zb_h2\n"
+                                 "train { microbatch = 1  microbatches = 2 }\n";
+static const char tight[] =
+    "model tight { layer part : custom * 7 { time_f = 3us  time_i = 8us  time_w = 7us  activation = 1MiB  output = "
+    "256B }\n"
+    "  layer last : custom { time_f = 3us  time_i = 8us  time_w = 7us  activation = 1MiB } }\n"
+    "cluster lab { nodes = 1  gpus = 4  gpu { memory = 2GiB }  link intra { bandwidth = inf  latency = 15us } }\n"
+    "parallel { pp = 4 }\n"
+    "stages { place = v  split { part | part | part | part | part | part | part | last } }\n"
+    "schedule v_min\n"
+    "train { microbatch = 1  microbatches = 8 }\n";
 
-/* Makespan; UINT64_MAX: refused. */
-static uint64_t makespan_of(const char *text, const char *schedule, const char *vpp, unsigned mebibytes)
+/* Makespan; UINT64_MAX: refused. `taken`: bytes of the fullest rank. `bytes`: 0 for no bound. */
+static uint64_t built(const char *text, const char *schedule, const char *vpp, uint64_t bytes, uint64_t *taken)
 {
 	struct pp_arena *arena = pp_arena_create(NULL);
 	struct pp_unit unit = {.arena = arena,
 	                       .strings = pp_strtab_create(arena),
 	                       .sources = pp_sources_create(arena),
 	                       .tool_version = "test"};
-	const char *sets[] = {pp_arena_printf(arena, "schedule.memory=%uMiB", mebibytes), vpp};
+	const char *sets[] = {vpp, pp_arena_printf(arena, "schedule.memory=%" PRIu64 "B", bytes)};
 	unit.diag = pp_diag_create(arena, unit.sources);
 	unit.options.sets = sets;
-	unit.options.set_count = 2;
+	unit.options.set_count = bytes ? 2 : 1;
 	unit.options.schedule = schedule;
 	unit.options.shipped = pp_library;
 	unit.options.shipped_count = pp_library_count;
@@ -53,14 +69,22 @@ static uint64_t makespan_of(const char *text, const char *schedule, const char *
 	uint64_t makespan = UINT64_MAX;
 	if (pp_compile(&unit, PP_PASS_simulate, NULL, NULL)) {
 		makespan = unit.sim.makespan;
+		*taken = 0;
 		for (uint32_t r = 0; r < unit.program->ranks; r++)
-			assert_true(unit.program->rank[r].arena_bytes <= (uint64_t)mebibytes << 20);
+			*taken = unit.program->rank[r].arena_bytes > *taken ? unit.program->rank[r].arena_bytes : *taken;
+		assert_true(!bytes || *taken <= bytes);
 	}
 	pp_arena_destroy(arena);
 	return makespan;
 }
 
-static void check(const char *text, const char *vpp, const unsigned *caps, const char *const *named)
+static uint64_t makespan_of(const char *text, const char *schedule, const char *vpp, uint64_t bytes)
+{
+	uint64_t taken;
+	return built(text, schedule, vpp, bytes, &taken);
+}
+
+static void check(const char *text, const char *vpp, const uint64_t *caps, const char *const *named)
 {
 	uint64_t before = UINT64_MAX;
 	for (; *caps; caps++) {
@@ -69,7 +93,8 @@ static void check(const char *text, const char *vpp, const unsigned *caps, const
 		before = searched;
 		for (const char *const *name = named; *name; name++)
 			if (searched > makespan_of(text, *name, vpp, *caps))
-				fail_msg("%s within %u MiB is faster than search, which takes %" PRIu64 " ns", *name, *caps, searched);
+				fail_msg("%s within %" PRIu64 " bytes is faster than search, which takes %" PRIu64 " ns", *name, *caps,
+				         searched);
 	}
 }
 
@@ -78,16 +103,41 @@ static void search_beats_what_fits(void **state)
 	(void)state;
 	static const char *const flat[] = {"1f1b", "eager_1f1b", "zb_h1", NULL};
 	static const char *const folded[] = {"v_half", "v_min", "v_adaptive", "gis_h", NULL};
-	static const unsigned caps[] = {1536, 1700, 2000, 0}, few[] = {550, 0}, rough[] = {130, 600, 0};
+	static const uint64_t caps[] = {1536 * MIB, 1700 * MIB, 2000 * MIB, 0}, few[] = {550 * MIB, 0},
+	                      rough[] = {130 * MIB, 600 * MIB, 0};
 	check(gpt, "parallel.vpp=1", caps, flat);
 	check(custom, "parallel.vpp=1", rough, flat);
 	check(custom, "parallel.vpp=2", few, folded);
 }
 
+/* What a named schedule takes to the byte, on a split of the spec's: no room is left for an estimate. */
+static void search_beats_what_fits_exactly(void **state)
+{
+	(void)state;
+	static const char *const folded[] = {"v_half", "v_min", NULL};
+	static const uint64_t caps[] = {4195584, 0};
+	check(tight, "parallel.vpp=2", caps, folded);
+}
+
+/* A bound that is what a schedule takes without one: neither that schedule nor the search is slower for it. */
+static void a_bound_that_is_met_costs_nothing(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *text, *name, *vpp;
+	} cases[] = {{few_layers, "zb_h2", "parallel.vpp=1"}, {tight, "v_half", "parallel.vpp=2"}};
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		uint64_t taken, within, free = built(cases[i].text, cases[i].name, cases[i].vpp, 0, &taken);
+		assert_true(free < UINT64_MAX);
+		assert_true(built(cases[i].text, cases[i].name, cases[i].vpp, taken, &within) <= free);
+		assert_true(built(cases[i].text, "search", cases[i].vpp, taken, &within) <= free);
+	}
+}
+
 static void more_memory_is_never_slower(void **state)
 {
 	(void)state;
-	static const unsigned caps[] = {14, 15};
+	static const uint64_t caps[] = {14 * MIB, 15 * MIB};
 	static const char *const names[] = {"v_half", "v_min"};
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
 		uint64_t before = UINT64_MAX;
@@ -101,7 +151,8 @@ static void more_memory_is_never_slower(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(search_beats_what_fits),
-	                                   cmocka_unit_test(more_memory_is_never_slower)};
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(search_beats_what_fits), cmocka_unit_test(search_beats_what_fits_exactly),
+	    cmocka_unit_test(a_bound_that_is_met_costs_nothing), cmocka_unit_test(more_memory_is_never_slower)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
