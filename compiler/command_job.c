@@ -4,6 +4,7 @@
 #include "library.h"
 #include "measured.h"
 
+#include "ir/csv.h"
 #include "ir/file.h"
 
 #include <stdlib.h>
@@ -87,6 +88,22 @@ static bool is_binary(const char *text, size_t length)
 	return !utf16 && memchr(text, 0, length) != NULL;
 }
 
+bool pp_job_is_csv(const char *path, const char *text, size_t length)
+{
+	size_t name = strlen(path);
+	bool named = name >= 4 && strcmp(path + name - 4, ".csv") == 0;
+	return pp_content_of(text, length) == PP_CONTENT_OTHER && (named || pp_csv_looks_like(text, length));
+}
+
+bool pp_job_expect_spec(const char *path, const char *text, size_t length, struct pp_status *status)
+{
+	return !pp_job_is_csv(path, text, length) ||
+	       pp_fail(status, PP_EXIT_USAGE,
+	               "%s is a schedule of PyTorch, not a spec; `pipec import csv %s` prints it as the schedule of one, "
+	               "`pipec verify` checks it",
+	               path, path);
+}
+
 bool pp_job_load(struct pp_job *job, const char *path, enum pp_content *content, struct pp_status *status)
 {
 	struct pp_unit *unit = &job->unit;
@@ -100,6 +117,8 @@ bool pp_job_load(struct pp_job *job, const char *path, enum pp_content *content,
 		               "%s is an image already; `pipec verify` proves it again, `pipedump` shows it", path);
 	if (is_binary(text, length))
 		return pp_fail(status, PP_EXIT_ENVIRONMENT, "%s holds binary data, not a spec or a program text", path);
+	if (!pp_job_expect_spec(path, text, length, status))
+		return false;
 	unit->source = pp_sources_add(unit->sources, strcmp(path, "-") == 0 ? "<stdin>" : path, text, length);
 	return unit->source || pp_fail(status, PP_EXIT_ENVIRONMENT, "%s is too large", path);
 }

@@ -81,19 +81,24 @@ static const struct pp_option options[] = {
 
 enum { OPTION_COUNT = sizeof options / sizeof *options };
 
-static const char examples[] =
-    "pipec build model.pipe                     compile to model.ppx, proof included\n"
-    "pipec build model.pipe -D pp=8 -o a.ppx    set a parameter of the spec\n"
-    "pipec predict model.pipe                   step time, bubble, memory, traffic: each with its formula\n"
-    "pipec predict model.pipe --profile=p.json  the same from costs that piperun --profile measured\n"
-    "pipec plan model.pipe                      every schedule for this spec, ranked: time, memory, bound\n"
-    "pipec plan model.pipe --vary schedule=1f1b,interleaved --vary memory=1x,0.5x --svg=front.svg\n"
-    "pipec show model.pipe cluster              values in use and where each comes from\n"
-    "pipec build --emit=stages model.pipe       which layers on which rank, and why\n"
-    "pipec check *.pipe                         every pass and the proof, no output file\n"
-    "pipec verify model.ppx streams.pps         prove programs again, however they were made\n"
-    "pipec verify schedule.csv                  check a schedule of PyTorch, its messages in every queue layout too\n"
-    "pipec import csv schedule.csv              print it as the schedule of a spec\n";
+static const struct {
+	enum command command;
+	const char *text;
+} examples[] = {
+    {BUILD, "pipec build model.pipe                     compile to model.ppx, proof included"},
+    {BUILD, "pipec build model.pipe -D pp=8 -o a.ppx    set a parameter of the spec"},
+    {PREDICT, "pipec predict model.pipe                   step time, bubble, memory, traffic: each with its formula"},
+    {PREDICT, "pipec predict model.pipe --profile=p.json  the same from costs that piperun --profile measured"},
+    {PLAN, "pipec plan model.pipe                      every schedule for this spec, ranked: time, memory, bound"},
+    {PLAN, "pipec plan model.pipe --vary schedule=1f1b,interleaved --vary memory=1x,0.5x --svg=front.svg"},
+    {SHOW, "pipec show model.pipe cluster              values in use and where each comes from"},
+    {BUILD, "pipec build --emit=stages model.pipe       which layers on which rank, and why"},
+    {CHECK, "pipec check *.pipe                         every pass and the proof, no output file"},
+    {VERIFY, "pipec verify model.ppx streams.pps         prove programs again, however they were made"},
+    {VERIFY,
+     "pipec verify schedule.csv                  check a schedule of PyTorch, its messages in every queue layout too"},
+    {IMPORT, "pipec import csv schedule.csv              print it as the schedule of a spec"},
+};
 
 /* ---- predict --------------------------------------------------------------------------------- */
 
@@ -202,7 +207,9 @@ static int plan_file(struct pp_arena *arena, const struct pp_command_settings *s
 
 static void print_help(enum command command, FILE *out)
 {
-	fputs(examples, out);
+	for (size_t i = 0; i < sizeof examples / sizeof *examples; i++)
+		if (examples[i].command & command)
+			fprintf(out, "%s\n", examples[i].text);
 	fputs("\ncommands: build, check, predict, plan, verify, show, import\noptions:\n", out);
 	pp_options_help(options, OPTION_COUNT, command, out);
 	fputs("\nexit: 0 ok, 1 rejected, 2 usage, 3 environment, 4 plan: nothing can be run\n", out);

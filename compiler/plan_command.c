@@ -1,4 +1,5 @@
 /* `pipec plan`: files in, table and picture out. */
+#include "command.h"
 #include "plan.h"
 
 #include "ir/file.h"
@@ -67,7 +68,7 @@ static bool read_spec(struct pp_arena *arena, const char *path, struct pp_plan_t
 	}
 	if (memchr(text->text, 0, text->length))
 		return pp_fail(status, PP_EXIT_ENVIRONMENT, "%s holds binary data, not a spec", text->name);
-	return true;
+	return pp_job_expect_spec(path, text->text, text->length, status);
 }
 
 static bool write_svg(struct pp_arena *arena, const struct pp_plan *plan, const char *file, const char *path,

@@ -55,6 +55,15 @@ head -c 300 "$BIN/pipec" >"$work/binary.pipe"
 run binary 3 "$BIN/pipec" build "$work/binary.pipe"
 lines binary 1 '^pipec: .*/binary.pipe holds binary data, not a spec or a program text$'
 lines binary 1 .
+printf '0F0,0F1,0B0,0B1\n' >"$work/order.csv"
+for command in build predict plan show; do
+  run csv 2 "$BIN/pipec" $command "$work/order.csv"
+  lines csv 1 'order.csv is a schedule of PyTorch, not a spec; `pipec import csv .*/order.csv` prints it'
+  lines csv 1 .
+done
+run help 0 "$BIN/pipec" import --help
+grep -q '^pipec import csv ' "$work/help.out" && ! grep -q '^pipec build ' "$work/help.out" ||
+  { echo "want examples of import alone"; head -n 5 "$work/help.out"; failures=1; }
 iconv -f UTF-8 -t UTF-16 "$samples/minimal.pipe" >"$work/utf16.pipe"
 run utf16 1 "$BIN/pipec" build "$work/utf16.pipe"
 lines utf16 1 '^error\[E0007\]: text is in UTF-16, wanted UTF-8$'
