@@ -258,6 +258,11 @@ static uint64_t graph_bytes(const struct pp_program *program, const struct pp_st
 	return (graphs * PP_GPU_GRAPH_KIB + launches * PP_GPU_LAUNCH_KIB) * 1024;
 }
 
+static void add_part(struct predicting *p, const char *name, uint64_t bytes, const char *formula, const char *source)
+{
+	add_bytes(p, pp_arena_printf(p->arena, "of it %s", name), bytes, formula, "", source);
+}
+
 /* What a GPU holds beside the arena of a rank, where one runs it: executor/piperun's --device=auto. */
 static void add_outside_gpu(struct predicting *p)
 {
@@ -265,27 +270,27 @@ static void add_outside_gpu(struct predicting *p)
 	uint64_t context = PP_GPU_CONTEXT_MIB * mebibyte, kernels = PP_GPU_KERNELS_MIB * mebibyte;
 	uint64_t graphs = graph_bytes(p->program, &p->train->streams[p->fullest]);
 	add_bytes(p, "outside the arena, GPU", context + kernels + graphs, "see piperun --memory",
-	          pp_arena_printf(p->arena, "context %s, kernels %s, graphs at most %s; NCCL's communicators come on top",
-	                          pp_show_bytes(p->arena, context), pp_show_bytes(p->arena, kernels),
-	                          pp_show_bytes(p->arena, graphs)),
-	          "docs/cuda.md");
+	          "NCCL's communicators come on top", "docs/cuda.md");
+	add_part(p, "context", context, "CUDA, started", "docs/cuda.md");
+	add_part(p, "kernels", kernels, "code of kernels and libraries", "docs/cuda.md");
+	add_part(p, "graphs", graphs, "at most, by computes and their launches", "docs/cuda.md");
 }
+
+enum { LEAST_NAMED = 100 << 10 }; /* bytes of a part that is worth a line */
 
 /* What a process of piperun holds beside arenas: one rank by MPI, or all of them as threads. */
 static void add_outside(struct predicting *p)
 {
 	struct pp_outside_run run = {.apart = !p->threads, .mpi = !p->threads, .pp = p->fullest};
 	uint64_t bytes[PP_OUTSIDE_COUNT], total = 0;
-	const char *list = "";
 	pp_outside_predict(p->program, &run, bytes);
-	for (unsigned term = 0; term < PP_OUTSIDE_COUNT; term++) {
+	for (unsigned term = 0; term < PP_OUTSIDE_COUNT; term++)
 		total += bytes[term];
-		if (bytes[term] >= 100 * 1024)
-			list = pp_arena_printf(p->arena, "%s%s%s %s", list, *list ? ", " : "", pp_outside_name[term],
-			                       pp_show_bytes(p->arena, bytes[term]));
-	}
-	add_bytes(p, p->threads ? "outside all arenas, loop" : "outside the arena, mpi", total, "see piperun --memory",
-	          list, "docs/memory.md");
+	add_bytes(p, p->threads ? "outside all arenas, loop" : "outside the arena, mpi", total, "see piperun --memory", "",
+	          "docs/memory.md");
+	for (unsigned term = 0; term < PP_OUTSIDE_COUNT; term++)
+		if (bytes[term] >= LEAST_NAMED)
+			add_part(p, pp_outside_name[term], bytes[term], "", "docs/memory.md");
 }
 
 /* The rank whose arena is largest. */
