@@ -120,15 +120,18 @@ void pp_shortage_help_recompute(const struct pp_unit *unit, struct pp_message *m
 		const char *text;
 		uint8_t parts;
 	} settings[] = {{"[norm, act]", PP_RECOMPUTE_NORM | PP_RECOMPUTE_ACT}, {"full", PP_RECOMPUTE_FULL}};
-	uint64_t limit = pp_order_limit(spec, spec->schedule_memory);
+	uint64_t limit = pp_order_limit(spec, spec->schedule_memory), bytes[2] = {0};
 	const char *text = "";
+	bool fits = false;
 	for (unsigned i = now == SOME_AGAIN; i < 2; i++) {
-		uint64_t bytes = pp_lean_needed_with(unit, settings[i].parts);
-		if (bytes == 0 || bytes >= needed)
-			continue;
-		text = pp_arena_printf(arena, "%s%s`recompute = %s` -> %s%s", text, *text ? " | " : "", settings[i].text,
-		                       pp_show_bytes_beside(arena, bytes, needed), bytes <= limit ? ", which fits" : "");
+		bytes[i] = pp_lean_needed_with(unit, settings[i].parts);
+		fits |= bytes[i] && bytes[i] <= limit;
 	}
+	for (unsigned i = 0; i < 2; i++)
+		if (bytes[i] && bytes[i] < needed && (!fits || bytes[i] <= limit))
+			text =
+			    pp_arena_printf(arena, "%s%s`recompute = %s` -> %s, %s", text, *text ? " | " : "", settings[i].text,
+			                    pp_show_bytes_beside(arena, bytes[i], needed), fits ? "which fits" : "still too much");
 	if (*text)
 		pp_help(message, "%s", text);
 }
