@@ -6,8 +6,8 @@
 
 /* requires: a unit after the resolve pass. ensures: where splits compete, unit->first and unit->given hold the fastest
  * of them and its order; the passes take them as they are. Competitors: the unit as it is, splits with room for k
- * microbatches on every stage, for `search` every named schedule with its own split, and for rules orders made for
- * ever less memory. Deterministic. */
+ * microbatches on every stage, for `search` every named schedule with its own split, for rules orders made for ever
+ * less memory, and what each makes without the bound, where that meets it. Deterministic. */
 void pp_split_contest(struct pp_unit *unit);
 
 /* Rules have made no order that fits: those that they make for ever less memory compete, the same
