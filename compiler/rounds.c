@@ -3,14 +3,11 @@
 
 #include "lean.h"
 #include "schedule_make.h"
-#include "search/search.h"
 #include "shortage.h"
 #include "split_contest.h"
 
 #include "ir/capped.h"
 #include "ir/figures.h"
-#include "ir/simulate.h"
-#include "ir/verify.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -86,21 +83,6 @@ unsigned pp_rounds_halvings(const struct pp_unit *unit)
 	return unit->replans > MOST_REPLANS ? unit->replans - MOST_REPLANS : 0;
 }
 
-/* What the program at hand takes. */
-static uint64_t value_of(const struct pp_unit *unit)
-{
-	struct pp_arena *scratch = pp_arena_scratch(unit->arena);
-	const struct pp_named_program *train = pp_program_find(unit->program, "train");
-	struct pp_stamp stamp;
-	struct pp_sim sim;
-	uint64_t value = UINT64_MAX;
-	if (pp_verify(unit->program, &stamp, pp_diag_apart(unit->diag)) &&
-	    pp_simulate(scratch, unit->program, train, PP_LAYOUT_CHANNEL, false, &sim))
-		value = unit->resolved.spec.seek.objective == PP_SEEK_SPAN ? sim.longest_span : sim.makespan;
-	pp_arena_destroy(scratch);
-	return value;
-}
-
 /* A plan that fits, but that another order of the same memory may be faster than. A search is behind named schedules
  * only where it had less room than they may take, or ended early. */
 static bool is_beaten(struct pp_unit *unit)
@@ -109,16 +91,15 @@ static bool is_beaten(struct pp_unit *unit)
 	if (unit->contestant)
 		return false;
 	if (!searches(unit))
-		return (unit->replans > 0 || spec->schedule_memory) && pp_split_contest_unbound(unit, value_of(unit));
-	return (unit->replans > 0 || spec->seek.effort || spec->seek.timeout) &&
-	       pp_split_contest_named(unit, value_of(unit));
+		return (unit->replans > 0 || spec->schedule_memory) && pp_split_contest_unbound(unit, true);
+	return (unit->replans > 0 || spec->seek.effort || spec->seek.timeout) && pp_split_contest_named(unit, true);
 }
 
 /* Where the policy makes no order that fits. */
 static bool instead_of_order(struct pp_unit *unit)
 {
-	return pp_split_contest_unbound(unit, UINT64_MAX) || pp_split_contest_rooms(unit) ||
-	       pp_split_contest_named(unit, UINT64_MAX) || pp_lean_take(unit);
+	return pp_split_contest_unbound(unit, false) || pp_split_contest_rooms(unit) ||
+	       pp_split_contest_named(unit, false) || pp_lean_take(unit);
 }
 
 bool pp_rounds_again(struct pp_unit *unit, enum pp_pass *from)

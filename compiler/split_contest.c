@@ -18,6 +18,8 @@
 #include "search/search.h"
 #include "unit_trial.h"
 #include "ir/capped.h"
+#include "ir/simulate.h"
+#include "ir/verify.h"
 
 #include <string.h>
 
@@ -68,6 +70,11 @@ static struct pp_unit open_trial(const struct pp_unit *unit)
 	return trial;
 }
 
+static bool seeks(const struct pp_unit *unit)
+{
+	return unit->resolved.policy && strcmp(unit->resolved.policy, "search") == 0;
+}
+
 /* The order of a trial, for the unit; with how its search went, or what there is to say of an order that was not
  * searched for. */
 static struct pp_schedule *take_order(const struct pp_unit *unit, const struct pp_unit *trial, const char *name)
@@ -75,7 +82,7 @@ static struct pp_schedule *take_order(const struct pp_unit *unit, const struct p
 	struct pp_schedule *given = pp_schedule_copy(unit->arena, &trial->schedule);
 	const struct pp_search_report *before = unit->schedule.search;
 	given->name = unit->resolved.spec.schedule_name;
-	if (given->search || !unit->resolved.policy || strcmp(unit->resolved.policy, "search") != 0)
+	if (given->search || !seeks(unit))
 		return given;
 	struct pp_search_report report = {.bound = pp_order_bound(trial->arena, pp_unit_problem(trial), false),
 	                                  .value = pp_search_built(&trial->resolved, trial->program->ranks, &trial->sim),
@@ -520,17 +527,17 @@ static void hold(struct contest *contest)
 		compete_unbound(contest, resolved->policy, NULL);
 		return;
 	}
-	bool seeks = resolved->policy && strcmp(resolved->policy, "search") == 0;
+	bool searches = seeks(contest->unit);
 	bool small = actions_of(&resolved->spec) <= MOST_LESS,
 	     adapts = resolved->policy && strcmp(resolved->policy, "v_adaptive") == 0;
-	if (seeks && small)
+	if (searches && small)
 		compete_less(contest, CLOSE_RUNGS, LESS_RUNGS);
 	else if (adapts && small)
 		compete_less(contest, ROUGH_RUNGS, LEAST_RUNGS); /* each takes long */
-	else if (!seeks && !adapts)
+	else if (!searches && !adapts)
 		compete_rooms(contest);
 	compete_split(contest);
-	if (seeks)
+	if (searches)
 		compete_named(contest);
 	else
 		compete_unbound(contest, resolved->policy, NULL);
@@ -564,15 +571,35 @@ static void compete_here(struct contest *contest)
 	compete_named(contest);
 }
 
-bool pp_split_contest_named(struct pp_unit *unit, uint64_t value)
+/* Whether what the unit has made may still be replaced. */
+static bool may_be_replaced(const struct pp_unit *unit)
 {
 	const struct pp_spec *spec = &unit->resolved.spec;
-	if (unit->contestant || unit->named_tried || unit->given || spec->seek.start || !unit->resolved.policy ||
-	    strcmp(unit->resolved.policy, "search") != 0 || spec->seek.objective == PP_SEEK_MEMORY ||
-	    actions_of(spec) > MOST_CONTESTED)
+	return !unit->contestant && !unit->given && !unit->first && spec->seek.objective != PP_SEEK_MEMORY &&
+	       actions_of(spec) <= MOST_CONTESTED;
+}
+
+/* What the program at hand takes; UINT64_MAX: it can't be run. */
+static uint64_t value_at_hand(const struct pp_unit *unit)
+{
+	struct pp_arena *scratch = pp_arena_scratch(unit->arena);
+	const struct pp_named_program *train = pp_program_find(unit->program, "train");
+	struct pp_stamp stamp;
+	struct pp_sim sim;
+	uint64_t value = UINT64_MAX;
+	if (pp_verify(unit->program, &stamp, pp_diag_apart(unit->diag)) &&
+	    pp_simulate(scratch, unit->program, train, PP_LAYOUT_CHANNEL, false, &sim))
+		value = unit->resolved.spec.seek.objective == PP_SEEK_SPAN ? sim.longest_span : sim.makespan;
+	pp_arena_destroy(scratch);
+	return value;
+}
+
+bool pp_split_contest_named(struct pp_unit *unit, bool fits)
+{
+	if (!may_be_replaced(unit) || !seeks(unit) || unit->named_tried || unit->resolved.spec.seek.start)
 		return false;
 	unit->named_tried = true;
-	struct contest contest = {.unit = unit, .value = value};
+	struct contest contest = {.unit = unit, .value = fits ? value_at_hand(unit) : UINT64_MAX};
 	struct pp_unit draft = open_trial(unit);
 	contest.draft = &draft;
 	if (pp_compile(&draft, PP_PASS_draft, NULL, NULL))
@@ -584,18 +611,17 @@ bool pp_split_contest_named(struct pp_unit *unit, uint64_t value)
 	return unit->given != NULL;
 }
 
-bool pp_split_contest_unbound(struct pp_unit *unit, uint64_t value)
+bool pp_split_contest_unbound(struct pp_unit *unit, bool fits)
 {
-	const struct pp_spec *spec = &unit->resolved.spec;
-	if (unit->contestant || unit->unbound_tried || unit->given || unit->first ||
-	    spec->seek.objective == PP_SEEK_MEMORY || actions_of(spec) > MOST_CONTESTED)
+	const char *policy = unit->resolved.policy;
+	if (!may_be_replaced(unit) || seeks(unit) || unit->unbound_tried)
 		return false;
 	unit->unbound_tried = true;
-	struct contest contest = {.unit = unit, .value = value};
-	compete_unbound(&contest, unit->resolved.policy, NULL);
+	struct contest contest = {.unit = unit, .value = fits ? value_at_hand(unit) : UINT64_MAX};
+	compete_unbound(&contest, policy, NULL);
 	if (pp_schedule_aware(&unit->resolved))
-		compete_unbound(&contest, unit->resolved.policy,
-		                pp_split_copy(unit->arena, &unit->stages, spec->model.layer_count));
+		compete_unbound(&contest, policy,
+		                pp_split_copy(unit->arena, &unit->stages, unit->resolved.spec.model.layer_count));
 	return unit->first != NULL;
 }
 

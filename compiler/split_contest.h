@@ -14,13 +14,14 @@ void pp_split_contest(struct pp_unit *unit);
  * bounds whatever the limit. At most once for a unit. True: unit->first and unit->given hold the fastest. */
 bool pp_split_contest_rooms(struct pp_unit *unit);
 
-/* What the policy made without a bound on memory may meet the bound, and be faster than what it makes within, which
- * takes `value`: they compete. At most once for a unit. True: unit->first and unit->given hold the faster. */
-bool pp_split_contest_unbound(struct pp_unit *unit, uint64_t value);
+/* What the policy makes without a bound on memory may meet the bound, and be faster than the program at hand, if that
+ * `fits`: they compete. At most once for a unit; not for `search`. requires: a planned program if `fits`. True:
+ * unit->first and unit->given hold the faster. */
+bool pp_split_contest_unbound(struct pp_unit *unit, bool fits);
 
-/* `search` has made an order for the room that an earlier plan left, or none that fits: a named schedule on the same
- * split that is faster than `value` (UINT64_MAX: none) competes, as what it takes beside its stashes may be less. At
- * most once for a unit. True: unit->first and unit->given hold the fastest. */
-bool pp_split_contest_named(struct pp_unit *unit, uint64_t value);
+/* `search` has made an order for the room that an earlier plan left, and its program `fits` or not: named schedules on
+ * the same split compete, as what they take beside their stashes may be less. At most once for a unit. requires: a
+ * planned program if `fits`. True: unit->first and unit->given hold the fastest. */
+bool pp_split_contest_named(struct pp_unit *unit, bool fits);
 
 #endif
