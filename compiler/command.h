@@ -40,9 +40,7 @@ bool pp_command_color(const struct pp_command_settings *settings);
 int pp_command_fail(const struct pp_status *status);
 
 void pp_job_open(struct pp_job *job, const struct pp_command_settings *settings);
-/* Is it a schedule of PyTorch? By content; by name where the content is too damaged to say. */
-bool pp_job_is_csv(const char *path, const char *text, size_t length);
-/* False if it is: with what to do with it. */
+/* False if it is a schedule of PyTorch: with what to do with it. */
 bool pp_job_expect_spec(const char *path, const char *text, size_t length, struct pp_status *status);
 /* The file as the job's source: a spec or a program text. */
 bool pp_job_load(struct pp_job *job, const char *path, enum pp_content *content, struct pp_status *status);

@@ -98,7 +98,9 @@ static int emit_level(struct pp_job *job, enum pp_content content, enum pp_pass 
 		return pp_job_fail(job, &status);
 	}
 	unit->options.placed = true;
-	bool ok = make(job, content, pass);
+	/* what a plan takes may lead to another split or order */
+	bool open = pass == PP_PASS_partition || pass == PP_PASS_schedule,
+	     ok = make(job, content, open ? PP_PASS_plan : pass);
 	struct pp_status status;
 	if (ok && !print_level(job, pass, &status)) {
 		pp_job_close(job, true);

@@ -88,16 +88,9 @@ static bool is_binary(const char *text, size_t length)
 	return !utf16 && memchr(text, 0, length) != NULL;
 }
 
-bool pp_job_is_csv(const char *path, const char *text, size_t length)
-{
-	size_t name = strlen(path);
-	bool named = name >= 4 && strcmp(path + name - 4, ".csv") == 0;
-	return pp_content_of(text, length) == PP_CONTENT_OTHER && (named || pp_csv_looks_like(text, length));
-}
-
 bool pp_job_expect_spec(const char *path, const char *text, size_t length, struct pp_status *status)
 {
-	return !pp_job_is_csv(path, text, length) ||
+	return !pp_csv_looks_like(text, length) ||
 	       pp_fail(status, PP_EXIT_USAGE,
 	               "%s is a schedule of PyTorch, not a spec; `pipec import csv %s` prints it as the schedule of one, "
 	               "`pipec verify` checks it",

@@ -46,6 +46,14 @@ static int verify_program(const char *path, const char *text, size_t length, str
 	return pp_job_close(job, ok);
 }
 
+/* By content; by name where the content is too damaged to say. */
+static bool is_csv(const char *path, const char *text, size_t length)
+{
+	size_t name = strlen(path);
+	bool named = name >= 4 && strcmp(path + name - 4, ".csv") == 0;
+	return pp_content_of(text, length) == PP_CONTENT_OTHER && (named || pp_csv_looks_like(text, length));
+}
+
 /* `pipec verify f.csv` and `pipec import csv f.csv`. */
 static int exchange(const struct pp_command_settings *settings, const char *path, const char *text, size_t length,
                     bool import, struct pp_job *job)
@@ -81,7 +89,7 @@ int pp_verify_file(const struct pp_command_settings *settings, const char *path,
 	pp_job_open(&job, settings);
 	if (!pp_file_read(job.unit.arena, path, &text, &length, &status))
 		return pp_job_fail(&job, &status);
-	if (import || pp_job_is_csv(path, text, length))
+	if (import || is_csv(path, text, length))
 		return exchange(settings, path, text, length, import, &job);
 	return verify_program(path, text, length, &job);
 }

@@ -146,7 +146,7 @@ static void add_split(struct predicting *p)
 	const struct pp_joint_report *joint = p->unit->stages.joint;
 	if (!joint)
 		return;
-	if (joint->moved)
+	if (joint->moved && joint->balanced != UINT64_MAX)
 		add_other_split(p, "split with the fastest slowest rank", joint->balanced, "makespan, slowest rank least");
 	if (joint->even != UINT64_MAX && joint->even != joint->chosen)
 		add_other_split(p, "split in equal blocks", joint->even, "makespan, as many blocks in each stage");

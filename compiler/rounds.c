@@ -83,16 +83,18 @@ unsigned pp_rounds_halvings(const struct pp_unit *unit)
 	return unit->replans > MOST_REPLANS ? unit->replans - MOST_REPLANS : 0;
 }
 
-/* A plan that fits, but that another order of the same memory may be faster than. A search is behind named schedules
- * only where it had less room than they may take, or ended early. */
+/* Whether what another order takes more could matter. */
+static bool is_tight(const struct pp_unit *unit)
+{
+	return unit->program->rank[fullest_rank(unit->program)].arena_bytes > limit_of(unit) / 2;
+}
+
+/* A plan that fits, but that another order of the same memory is faster than, which the unit takes. */
 static bool is_beaten(struct pp_unit *unit)
 {
-	const struct pp_spec *spec = &unit->resolved.spec;
-	if (unit->contestant)
+	if (unit->contestant || (unit->replans == 0 && !is_tight(unit)))
 		return false;
-	if (!searches(unit))
-		return (unit->replans > 0 || spec->schedule_memory) && pp_split_contest_unbound(unit, true);
-	return (unit->replans > 0 || spec->seek.effort || spec->seek.timeout) && pp_split_contest_named(unit, true);
+	return searches(unit) ? pp_split_contest_named(unit, true) : pp_split_contest_unbound(unit, true);
 }
 
 /* Where the policy makes no order that fits. */

@@ -8,6 +8,8 @@
 
 #include "balance.h"
 #include "cost.h"
+#include "deadline.h"
+#include "lean.h"
 #include "measured.h"
 #include "memory_floor.h"
 #include "order_problem.h"
@@ -429,27 +431,43 @@ static bool is_slow(const struct contest *contest, const struct pp_unit *trial)
 	return least / 100 * (100 - OWN_GAIN) > contest->value;
 }
 
-static void compete_as(struct contest *contest, const struct pp_policy *policy, const uint32_t *first)
+/* Whether a named schedule is worth a compilation, on a split or (NULL) on its own. */
+static bool is_worth(struct contest *contest, const struct pp_policy *policy, const uint32_t *first)
 {
-	struct pp_unit trial = open_trial(contest->unit), look = open_trial(contest->unit);
-	look.instead = trial.instead = policy->name;
-	trial.first = first;
-	trial.options.hint.trial = false;
-	bool worth = policy->aware || (pp_compile(&look, PP_PASS_draft, NULL, NULL) && !is_slow(contest, &look));
-	pp_arena_destroy(look.arena);
-	if (!worth) {
-		pp_arena_destroy(trial.arena);
-		return;
+	if (policy->aware)
+		return true;
+	struct pp_unit look = open_trial(contest->unit);
+	look.instead = policy->name;
+	bool worth = pp_compile(&look, PP_PASS_draft, NULL, NULL);
+	if (worth && first) {
+		struct candidate split = {.problem = problem_of(contest, first)};
+		worth = value_of(contest, &split, look.draft.rows, false) < contest->value;
+	} else if (worth) {
+		worth = !is_slow(contest, &look);
 	}
-	compete(contest, &trial, policy->name);
-	if (!first || policy->aware)
-		compete_unbound(contest, policy->name, first);
+	pp_arena_destroy(look.arena);
+	return worth;
 }
 
-static bool takes_part(const struct pp_spec *spec, const struct pp_policy *policy)
+static void compete_as(struct contest *contest, const struct pp_policy *policy, const uint32_t *first)
 {
-	return policy->status == PP_NOW && strcmp(policy->name, "search") != 0 &&
-	       (!policy->aware || actions_of(spec) <= MOST_NAMED);
+	if (!is_worth(contest, policy, first))
+		return;
+	struct pp_unit trial = open_trial(contest->unit);
+	trial.instead = policy->name;
+	trial.first = first;
+	trial.options.hint.trial = false;
+	compete(contest, &trial, policy->name);
+	if (!first)
+		compete_unbound(contest, policy->name, NULL);
+}
+
+/* Those that look at costs take no part when the time is up. */
+static bool takes_part(const struct pp_spec *spec, const struct pp_policy *policy, uint64_t most_actions)
+{
+	if (policy->status != PP_NOW || strcmp(policy->name, "search") == 0)
+		return false;
+	return !policy->aware || (actions_of(spec) <= most_actions && !pp_is_late(spec->seek.deadline));
 }
 
 /* Each with the split that its counts of microbatches in flight give; where costs decide on those, with all. */
@@ -458,7 +476,7 @@ static void compete_named(struct contest *contest)
 	const struct pp_spec *spec = &contest->unit->resolved.spec;
 	for (size_t i = 0; i < pp_policy_count; i++) {
 		const struct pp_policy *policy = &pp_policies[i];
-		if (!takes_part(spec, policy))
+		if (!takes_part(spec, policy, MOST_NAMED))
 			continue;
 		compete_as(contest, policy, NULL);
 		for (uint32_t k = 0; policy->aware && k < contest->count; k++)
@@ -513,6 +531,23 @@ static void find_splits(struct contest *contest)
 		list_splits_of_rows(contest, problem);
 }
 
+/* What the leanest build takes that is known; UINT64_MAX: it does not fit either. */
+static uint64_t value_of_leanest(struct pp_unit *unit)
+{
+	const struct pp_spec *spec = &unit->resolved.spec;
+	const struct pp_lean *lean = pp_lean_find(unit);
+	uint64_t value = UINT64_MAX;
+	if (!lean || lean->needed > pp_order_limit(spec, spec->schedule_memory))
+		return value;
+	struct pp_unit trial = open_trial(unit);
+	trial.first = lean->first;
+	trial.given = lean->given;
+	if (pp_compile(&trial, PP_PASS_simulate, NULL, NULL))
+		value = spec->seek.objective == PP_SEEK_SPAN ? trial.sim.longest_span : trial.sim.makespan;
+	pp_arena_destroy(trial.arena);
+	return value;
+}
+
 static void hold(struct contest *contest)
 {
 	const struct pp_resolved *resolved = &contest->unit->resolved;
@@ -527,7 +562,7 @@ static void hold(struct contest *contest)
 		compete_unbound(contest, resolved->policy, NULL);
 		return;
 	}
-	bool searches = seeks(contest->unit);
+	bool searches = seeks(contest->unit), fits = contest->value < UINT64_MAX;
 	bool small = actions_of(&resolved->spec) <= MOST_LESS,
 	     adapts = resolved->policy && strcmp(resolved->policy, "v_adaptive") == 0;
 	if (searches && small)
@@ -541,6 +576,10 @@ static void hold(struct contest *contest)
 		compete_named(contest);
 	else
 		compete_unbound(contest, resolved->policy, NULL);
+	if (!fits && contest->unit->given && value_of_leanest(contest->draft) < contest->value) {
+		contest->unit->first = NULL; /* the passes take that one where nothing fits */
+		contest->unit->given = NULL;
+	}
 }
 
 void pp_split_contest(struct pp_unit *unit)
@@ -560,15 +599,33 @@ void pp_split_contest(struct pp_unit *unit)
 		search_on(&contest);
 }
 
-/* Named schedules, on the split that the unit has, too. */
+/* On a split, with the bound and without it. */
+static void compete_on(struct contest *contest, const uint32_t *first)
+{
+	const struct pp_spec *spec = &contest->unit->resolved.spec;
+	for (size_t i = 0; i < pp_policy_count; i++)
+		if (takes_part(spec, &pp_policies[i],
+		               strcmp(pp_policies[i].name, "v_adaptive") == 0 ? MOST_LESS : MOST_NAMED)) {
+			compete_as(contest, &pp_policies[i], first);
+			if (first)
+				compete_unbound(contest, pp_policies[i].name, first);
+		}
+}
+
+/* Named schedules on the split that the unit has, and if it is ours to choose, on their own and then on the best. */
 static void compete_here(struct contest *contest)
 {
 	struct pp_unit *unit = contest->unit;
-	uint32_t layers = unit->resolved.spec.model.layer_count;
-	struct pp_split split = {.first = pp_split_copy(contest->draft->arena, &unit->stages, layers)};
+	const struct pp_spec *spec = &unit->resolved.spec;
+	struct pp_split split = {.first = pp_split_copy(contest->draft->arena, &unit->stages, spec->model.layer_count)};
 	contest->most = 1;
 	add_split(contest, &split, unit->stages.count);
-	compete_named(contest);
+	compete_on(contest, split.first);
+	if (spec->stages.split)
+		return;
+	compete_on(contest, NULL);
+	if (unit->first && memcmp(unit->first, split.first, ((size_t)unit->stages.count + 1) * sizeof *split.first) != 0)
+		compete_on(contest, unit->first);
 }
 
 /* Whether what the unit has made may still be replaced. */
@@ -599,7 +656,7 @@ bool pp_split_contest_named(struct pp_unit *unit, bool fits)
 	if (!may_be_replaced(unit) || !seeks(unit) || unit->named_tried || unit->resolved.spec.seek.start)
 		return false;
 	unit->named_tried = true;
-	struct contest contest = {.unit = unit, .value = fits ? value_at_hand(unit) : UINT64_MAX};
+	struct contest contest = {.unit = unit, .value = fits ? value_at_hand(unit) : value_of_leanest(unit)};
 	struct pp_unit draft = open_trial(unit);
 	contest.draft = &draft;
 	if (pp_compile(&draft, PP_PASS_draft, NULL, NULL))

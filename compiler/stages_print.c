@@ -101,8 +101,9 @@ static void print_joint(struct pp_arena *arena, const struct pp_spec *spec, cons
 	fprintf(out, "simulated makespan%s: %.4f ms (%u runs); %.0f %% of its critical path is on rank %u\n",
 	        joint->quick ? " of orders made quickly, each build makes its own" : "", ms(joint->chosen), joint->runs,
 	        100 * joint->share, joint->rank);
-	fprintf(out, "  split with the fastest slowest rank: %.4f ms, %s\n", ms(joint->balanced),
-	        joint->moved ? change(arena, joint->chosen, joint->balanced) : "this one");
+	if (joint->balanced != UINT64_MAX)
+		fprintf(out, "  split with the fastest slowest rank: %.4f ms, %s\n", ms(joint->balanced),
+		        joint->moved ? change(arena, joint->chosen, joint->balanced) : "this one");
 	if (joint->even != UINT64_MAX)
 		fprintf(out, "  equal blocks: %.4f ms, %s\n", ms(joint->even), change(arena, joint->chosen, joint->even));
 	for (uint32_t i = 0; i < joint->next_count; i++)

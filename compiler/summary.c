@@ -55,7 +55,7 @@ void pp_summary_idle(const struct pp_unit *unit, FILE *out)
 /* What judging splits by their makespan has gained, if it is worth a word. */
 static void print_gain(const struct pp_joint_report *joint, FILE *out)
 {
-	double gain = joint && joint->balanced ? 1 - (double)joint->chosen / (double)joint->balanced : 0;
+	double gain = joint && joint->balanced != UINT64_MAX ? 1 - (double)joint->chosen / (double)joint->balanced : 0;
 	if (gain >= 0.0005)
 		fprintf(out, "split %.1f %% faster than the one with the fastest slowest rank; ", 100 * gain);
 }
@@ -66,7 +66,8 @@ static void json_split(const struct pp_joint_report *joint, struct pp_json *json
 	pp_json_uint(json, "makespan", joint->chosen);
 	if (joint->quick)
 		pp_json_bool(json, "orders_made_quickly", true);
-	pp_json_uint(json, "of_least_slowest_rank", joint->balanced);
+	if (joint->balanced != UINT64_MAX)
+		pp_json_uint(json, "of_least_slowest_rank", joint->balanced);
 	if (joint->even != UINT64_MAX)
 		pp_json_uint(json, "of_equal_blocks", joint->even);
 	pp_json_close(json);

@@ -50,15 +50,16 @@ static const char tight[] =
     "schedule v_min\n"
     "train { microbatch = 1  microbatches = 8 }\n";
 
-/* Makespan; UINT64_MAX: refused. `taken`: bytes of the fullest rank. `bytes`: 0 for no bound. */
-static uint64_t built(const char *text, const char *schedule, const char *vpp, uint64_t bytes, uint64_t *taken)
+/* Makespan; UINT64_MAX: refused. `taken`: bytes of the fullest rank. `bytes`: of `bound`; 0 for no bound. */
+static uint64_t built_within(const char *bound, const char *text, const char *schedule, const char *vpp, uint64_t bytes,
+                             uint64_t *taken)
 {
 	struct pp_arena *arena = pp_arena_create(NULL);
 	struct pp_unit unit = {.arena = arena,
 	                       .strings = pp_strtab_create(arena),
 	                       .sources = pp_sources_create(arena),
 	                       .tool_version = "test"};
-	const char *sets[] = {vpp, pp_arena_printf(arena, "schedule.memory=%" PRIu64 "B", bytes)};
+	const char *sets[] = {vpp, pp_arena_printf(arena, "%s=%" PRIu64 "B", bound, bytes)};
 	unit.diag = pp_diag_create(arena, unit.sources);
 	unit.options.sets = sets;
 	unit.options.set_count = bytes ? 2 : 1;
@@ -76,6 +77,11 @@ static uint64_t built(const char *text, const char *schedule, const char *vpp, u
 	}
 	pp_arena_destroy(arena);
 	return makespan;
+}
+
+static uint64_t built(const char *text, const char *schedule, const char *vpp, uint64_t bytes, uint64_t *taken)
+{
+	return built_within("schedule.memory", text, schedule, vpp, bytes, taken);
 }
 
 static uint64_t makespan_of(const char *text, const char *schedule, const char *vpp, uint64_t bytes)
@@ -130,6 +136,8 @@ static void a_bound_that_is_met_costs_nothing(void **state)
 		uint64_t taken, within, free = built(cases[i].text, cases[i].name, cases[i].vpp, 0, &taken);
 		assert_true(free < UINT64_MAX);
 		assert_true(built(cases[i].text, cases[i].name, cases[i].vpp, taken, &within) <= free);
+		assert_true(built_within("cluster.gpu.memory", cases[i].text, cases[i].name, cases[i].vpp, taken, &within) <=
+		            free);
 		assert_true(built(cases[i].text, "search", cases[i].vpp, taken, &within) <= free);
 	}
 }
