@@ -52,8 +52,9 @@ static void share_deadline(struct pp_unit *unit)
 
 static void rebound(struct pp_spec *spec, uint64_t memory)
 {
+	const uint64_t more_than_any = UINT64_C(1) << 60;
 	if (memory == PP_MEMORY_UNBOUND && !spec->schedule_memory)
-		spec->cluster.gpu.memory = 0;
+		spec->cluster.gpu.memory = more_than_any;
 	spec->schedule_memory = memory == PP_MEMORY_UNBOUND ? 0 : memory;
 }
 

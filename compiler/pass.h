@@ -46,7 +46,7 @@ struct pp_unit {
 	const char *instead;
 	struct pp_lean *lean; /* the build that needs least memory (lean.h); NULL: not asked for yet */
 	/* What the schedule may take in place of its `memory <=`, to try less; 0: that. PP_MEMORY_UNBOUND: as if the spec
-	 * did not have it, or had no memory of the GPUs where it has none. */
+	 * did not have it, or its GPUs had more than any where it has none. */
 	uint64_t memory;
 	bool rooms_tried;   /* orders for less memory have competed */
 	bool named_tried;   /* named schedules have, on this split */

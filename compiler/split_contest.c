@@ -443,7 +443,7 @@ static bool is_worth(struct contest *contest, const struct pp_policy *policy, co
 		struct candidate split = {.problem = problem_of(contest, first)};
 		worth = value_of(contest, &split, look.draft.rows, false) < contest->value;
 	} else if (worth) {
-		worth = !is_slow(contest, &look);
+		worth = actions_of(&look.resolved.spec) <= MOST_LESS || !is_slow(contest, &look);
 	}
 	pp_arena_destroy(look.arena);
 	return worth;
